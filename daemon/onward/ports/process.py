@@ -1,0 +1,107 @@
+"""Starting, finding again and ending the processes of tool calls and external agents."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+
+class EndedBy(StrEnum):
+    """Who ended a launched command."""
+
+    ITSELF = "itself"
+    DEADLINE = "deadline"
+    ORPHAN_GRACE = "orphan_grace"
+    CANCEL = "cancel"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec:
+    """One command to run under the launcher.
+
+    `call_dir` exists and is empty. `env` is the command's whole environment. `deadline_s` None means no limit.
+    At most `head_bytes + tail_bytes` of each output stream are kept (first and last bytes, the middle is counted);
+    `tail_bytes` None keeps everything.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str] = field(repr=False)
+    call_dir: Path
+    runs_lock: Path
+    deadline_s: float | None = None
+    orphan_grace_s: float = 600.0
+    head_bytes: int = 1 << 20
+    tail_bytes: int | None = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallExit:
+    """How a launched command ended: the launcher's `exit` file.
+
+    `code` is the exit status, or minus the signal number. `intact` says that the output files have the lengths
+    recorded here; `stdout_dropped` and `stderr_dropped` count the bytes of the middle that were not kept.
+    """
+
+    code: int
+    ended_by: EndedBy
+    duration_s: float
+    intact: bool
+    stdout_dropped: int = 0
+    stderr_dropped: int = 0
+
+
+class Trace(StrEnum):
+    """What `calls/<call_id>` shows of a call (design: the tool-call delivery contract)."""
+
+    NONE = "none"  # no such directory
+    ALIVE = "alive"  # its launcher holds its lock
+    EXITED = "exited"  # a whole exit record
+    FENCED = "fenced"  # no launcher ever took `identity`; our fence stands there now: the command never ran and never will
+    LOST = "lost"  # it was started and is gone without an exit record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTrace:
+    """The evidence about one call. `exit` is set only for `EXITED`; `pid` is the launcher's."""
+
+    trace: Trace
+    exit: CallExit | None = None
+    pid: int | None = None
+    boot_id: str | None = None
+
+
+class ProcessSpawner(Protocol):
+    """Runs commands that outlive the daemon."""
+
+    async def run(self, spec: LaunchSpec) -> CallExit | None:
+        """Launch and wait for the end; None when the launcher was lost without an exit record.
+
+        Cancelling the wait leaves the command running: it is found again by `probe` and `adopt`.
+
+        Raises:
+            OSError: Nothing was started (for example no processes or descriptors left).
+        """
+        ...
+
+    def probe(self, call_dir: Path) -> CallTrace:
+        """Look without changing anything (never answers `FENCED` for a call that could still start: `LOST` is not
+        answered either then; an unstarted call without fence is `NONE`)."""
+        ...
+
+    def fence(self, call_dir: Path) -> CallTrace:
+        """Look, and make sure that a call that has not started never will. Blocks: run it in a thread."""
+        ...
+
+    async def adopt(self, call_dir: Path) -> CallExit | None:
+        """Wait for a living call of an earlier daemon; None when it was lost without an exit record."""
+        ...
+
+    async def end(self, call_dir: Path, *, by: EndedBy, grace_s: float = 5.0) -> None:
+        """Ask the launcher to end its whole tree (TERM, after `grace_s` KILL) and wait until it has recorded that."""
+        ...
+
+    async def end_leftovers(self, instance: str, keep: frozenset[tuple[str, str]]) -> int:
+        """End every process of this instance whose (run_id, call_id) is not in `keep`; returns how many were ended."""
+        ...
