@@ -98,6 +98,10 @@ class ProcessSpawner(Protocol):
         """Wait for a living call of an earlier daemon; None when it was lost without an exit record."""
         ...
 
+    def outputs(self, call_dir: Path) -> tuple[bytes, bytes]:
+        """Read the kept stdout and stderr of a call, at most 2 MiB each; what is missing is empty. Blocks."""
+        ...
+
     async def end(self, call_dir: Path, *, by: EndedBy, grace_s: float = 5.0) -> None:
         """Ask the launcher to end its whole tree (TERM, after `grace_s` KILL) and wait until it has recorded that."""
         ...
