@@ -1,0 +1,93 @@
+"""What every test gets: asyncio for async tests, and a failure when they block the event loop."""
+
+import _thread
+import ctypes
+import threading
+from collections.abc import Iterator
+
+import blockbuster.blockbuster as detector
+import forbiddenfruit
+import pytest
+from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
+
+JOURNAL = "onward/store/journal.py"
+
+# Locks of the standard library that are held for a few instructions only, to hand work to a thread and back.
+BRIEFLY_HELD = {
+    "/queue.py": {"put", "put_nowait", "get_nowait"},
+    "/threading.py": {"start", "set", "__enter__"},
+    "/concurrent/futures/thread.py": {"submit"},
+    "/concurrent/futures/_base.py": {"add_done_callback", "cancel", "done", "set_result", "set_exception"},
+}
+
+
+class EveryFunction(frozenset[str]):
+    """Blockbuster's allow list names functions of a file; this names all of them."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+class _LockSlots(type):
+    """Setting an attribute here sets it on the interpreter's lock type, whose own `setattr` refuses."""
+
+    def __setattr__(cls, name: str, value: object) -> None:
+        forbiddenfruit.patchable_builtin(_thread.LockType)[name] = value
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(_thread.LockType))
+
+
+class LockSlots(metaclass=_LockSlots):
+    __enter__ = _thread.LockType.__enter__
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def loop_is_not_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail an async test in which code of Onward blocked the event loop. Tests themselves may read and write files."""
+    if "anyio_backend" not in request.fixturenames:
+        yield
+        return
+    blocked: list[str] = []
+
+    class Recorded(BlockingError):
+        # Recorded, because the code under test may catch it as it catches any failure of a run.
+        def __init__(self, func: str) -> None:
+            blocked.append(func)
+            super().__init__(func)
+
+    monkeypatch.setattr(detector, "BlockingError", Recorded)
+    blockers = loop_blockers()
+    blockers.activate()
+    try:
+        yield
+    finally:
+        blockers.deactivate()
+    if blocked:
+        pytest.fail(f"the event loop was blocked by {', '.join(blocked)}")
+
+
+def loop_blockers() -> BlockBuster:
+    """Everything that may not be called on the loop: blockbuster's own list, flushes, opening files and held locks."""
+    blockers = BlockBuster("onward")
+    for name in ("fsync", "fdatasync", "open"):
+        blockers.functions[f"os.{name}"] = BlockBusterFunction(None, f"os.{name}", scanned_modules="onward")
+    # subprocess opens /dev/null, which is no disk.
+    blockers.functions["os.open"].can_block_in("/subprocess.py", {"_get_devnull"})
+    # Blockbuster watches `lock.acquire()`; `with lock:` is another slot. A free lock does not block.
+    blockers.functions["threading.Lock.__enter__"] = BlockBusterFunction(
+        LockSlots, "__enter__", scanned_modules="onward", can_block_predicate=_is_free
+    )
+    for name in ("threading.Lock.acquire", "threading.Lock.__enter__"):
+        for file, functions in BRIEFLY_HELD.items():
+            blockers.functions[name].can_block_in(file, functions)
+    # The one exception: an append goes to the page cache, and order matters more than the microseconds.
+    blockers.functions["os.write"].can_block_in(JOURNAL, EveryFunction())
+    return blockers
+
+
+def _is_free(lock: threading.Lock) -> bool:
+    return not lock.locked()
