@@ -53,13 +53,13 @@ def loop_is_not_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         return
     blocked: list[str] = []
 
-    class Recorded(BlockingError):
+    class RecordedError(BlockingError):
         # Recorded, because the code under test may catch it as it catches any failure of a run.
         def __init__(self, func: str) -> None:
             blocked.append(func)
             super().__init__(func)
 
-    monkeypatch.setattr(detector, "BlockingError", Recorded)
+    monkeypatch.setattr(detector, "BlockingError", RecordedError)
     blockers = loop_blockers()
     blockers.activate()
     try:

@@ -60,7 +60,7 @@ def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], ki
         raise BadConfiguration(f"{path} is not {kind}; move it away")
     if found.st_uid not in (0, os.geteuid()):
         raise BadConfiguration(
-            f"{path} belongs to another user (uid {found.st_uid}) and is refused: chown it to uid {os.geteuid()} or root"
+            f"{path} is another user's (uid {found.st_uid}) and is refused: chown it to root or uid {os.geteuid()}"
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BadConfiguration(f"{path} can be written by others and is refused: chmod go-w {path}")

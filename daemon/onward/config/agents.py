@@ -1,0 +1,182 @@
+"""Agent definitions: `agents/NAME.toml`, the user's before the shipped ones."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from onward.config.documents import Keys, Problem, dotted, line_of, nearest, parse, problems_of
+from onward.config.places import shipped
+from onward.config.trusted import check_directory, read_shipped, read_trusted
+from onward.errors import BadConfiguration, Unreadable
+
+NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
+TOOLS = ("shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "finish")
+
+# Refused by name: ignoring a permission or a budget that somebody wrote down would widen it silently.
+UNSUPPORTED = {
+    (): frozenset({"fallback", "permissions", "mcp", "stages", "sandbox", "transport", "chain", "watchdog"}),
+    ("limits",): frozenset({"tokens", "cost_usd"}),
+}
+
+Count = Annotated[int, Field(ge=1)]
+Duration = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Limits(BaseModel):
+    """What bounds a run. None does not limit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    turns: Count | None = None
+    """Answers of the model."""
+    tool_calls: Count | None = None
+    """Tool calls of the whole run."""
+    active_s: Duration | None = None
+    """Seconds of wall clock while the run is active."""
+    call_deadline_s: Duration | None = 600.0
+    """Seconds for one tool call; 600 where a definition says nothing, so that no command hangs a run for ever."""
+    max_revivals: Annotated[int, Field(ge=0)] | None = None
+    """How often the run is brought back after a crash or reboot; 0 never."""
+    max_stalled_revivals: Count = 3
+    """How many of them in a row may bring no progress before the run is quarantined."""
+
+
+class AgentDefinition(BaseModel):
+    """Who does the work of a run: its model, words, tools and limits."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["native"] = "native"
+    description: str = ""
+    model: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/.+$")] | None = None
+    """`PROVIDER/MODEL`, for example `scripted/PATH`. None: the start of the run has to name it."""
+    system_prompt: str = ""
+    tools: tuple[Literal[TOOLS], ...] = TOOLS  # type: ignore[valid-type]  # one list for the check and for everybody else
+    rerun_reads: bool = False
+    """Whether a read that was interrupted is simply done again."""
+    on_restart: Literal["resume", "stop"] = "resume"
+    """What happens to the run when the daemon comes back."""
+    limits: Limits = Limits()
+
+    def pinned(self) -> dict[str, Any]:
+        """Return the definition as JSON values, whole, as it is written into a run's journal."""
+        return self.model_dump(mode="json")
+
+
+def definition_hash(definition: AgentDefinition) -> str:
+    """Return the SHA-256 (hex) of a definition: the same for the same content, whatever file it came from."""
+    return hashlib.sha256(orjson.dumps(definition.pinned(), option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def read_pinned(pinned: Mapping[str, Any]) -> AgentDefinition:
+    """Return the definition that a journal pinned; keys that a newer version put there are left out.
+
+    Raises:
+        BadConfiguration: It needs what this version does not have.
+    """
+    try:
+        return AgentDefinition.model_validate(pinned, extra="ignore")
+    except ValidationError as error:
+        where = ", ".join(dotted(item["loc"]) for item in error.errors())
+        raise BadConfiguration(f"this version cannot use the agent definition of the run: {where}") from error
+
+
+def load_agents(dirs: Sequence[Path]) -> tuple[dict[str, AgentDefinition], list[Problem]]:
+    """Return the definitions by name and what is wrong with others. Never raises for a file; reads only.
+
+    Args:
+        dirs: Directories of `NAME.toml`, the one that wins first; a missing one is empty.
+
+    A bad file takes its own name with it: a shipped agent never silently replaces a person's own.
+    """
+    agents: dict[str, AgentDefinition] = {}
+    problems: list[Problem] = []
+    taken: set[str] = set()
+    for directory in dirs:
+        refused = _refusal(directory)
+        problems += [refused] if refused else []
+        for file in sorted(directory.glob("*.toml")):
+            if file.stem in taken or file.name.startswith("."):
+                continue
+            taken.add(file.stem)
+            found = [] if refused else read_agent(file)
+            if isinstance(found, AgentDefinition):
+                agents[file.stem] = found
+            else:
+                problems += found
+    return agents, problems
+
+
+def read_agent(file: Path) -> AgentDefinition | list[Problem]:
+    """Return the definition in one file, or everything that is wrong with it."""
+    if not re.match(NAME, file.stem):
+        remedy = "rename it: 1 to 32 of a-z, 0-9 and '-', not starting with '-'"
+        return [Problem(file=file, what=f"{file.stem!r} is no name for an agent", remedy=remedy)]
+    try:
+        text = read_shipped(file) if _is_shipped(file.parent) else read_trusted(file)
+    except (BadConfiguration, Unreadable, OSError) as error:
+        return [Problem(file=file, what=_without(file, error), remedy="this agent cannot be used until then")]
+    tables = parse(file, text)
+    if isinstance(tables, Problem):
+        return [tables]
+    if problems := list(_key_problems(file, text, tables)):
+        return problems
+    try:
+        return AgentDefinition.model_validate(tables)
+    except ValidationError as error:
+        return problems_of(error, file, text)
+
+
+def _refusal(directory: Path) -> Problem | None:
+    if _is_shipped(directory):
+        return None
+    try:
+        check_directory(directory)
+    except FileNotFoundError:
+        return None
+    except (BadConfiguration, OSError) as error:
+        return Problem(file=directory, what=_without(directory, error), remedy="no agent is read from it until then")
+    return None
+
+
+def _is_shipped(directory: Path) -> bool:
+    # Whoever can write there can write the code too, and a checkout may well be group-writable.
+    return directory == shipped("config") / "agents"
+
+
+def _without(file: Path, error: Exception) -> str:
+    return str(error).removeprefix(f"{file} ")
+
+
+def _key_problems(file: Path, text: str, tables: dict[str, Any]) -> Iterator[Problem]:
+    """Say which keys are unknown, or known but not to this version."""
+    if tables.get("kind") == "cli":
+        remedy = 'use kind = "native" or move the file away'
+        yield _problem(file, text, ("kind",), "external agents are not supported by this version", remedy)
+        return
+    limits = tables.get("limits")
+    yield from _unknown(file, text, (), tables, AgentDefinition)
+    yield from _unknown(file, text, ("limits",), limits if isinstance(limits, dict) else {}, Limits)
+    for tool in tables["tools"] if isinstance(tables.get("tools"), list) else ():
+        if tool not in TOOLS:
+            yield _problem(file, text, ("tools",), f"unknown tool {tool!r}", nearest(str(tool), TOOLS))
+
+
+def _unknown(
+    file: Path, text: str, table: tuple[str, ...], values: dict[str, Any], model: type[BaseModel]
+) -> Iterator[Problem]:
+    for key in values:
+        keys = (*table, key)
+        if key in UNSUPPORTED[table]:
+            yield _problem(file, text, keys, f"{dotted(keys)!r} is not supported by this version", "remove it")
+        elif key not in model.model_fields:
+            yield _problem(file, text, keys, f"unknown key {dotted(keys)!r}", nearest(key, model.model_fields))
+
+
+def _problem(file: Path, text: str, keys: Keys, what: str, remedy: str) -> Problem:
+    return Problem(file=file, line=line_of(text, keys), what=what, remedy=remedy)

@@ -1,0 +1,102 @@
+"""TOML files as people write them: parsed, and what is wrong in them said with its line and what to do."""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+Keys = tuple[str | int, ...]
+
+_HEADER = re.compile(r"^\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_AT_LINE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong in a configuration file. `line` counts from 1; None when it is the file itself."""
+
+    file: Path
+    line: int | None = None
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        where = str(self.file) if self.line is None else f"{self.file}:{self.line}"
+        return f"{where}: {self.what}; {self.remedy}"
+
+
+def parse(file: Path, text: str) -> dict[str, Any] | Problem:
+    """Return the tables of a TOML file, or what keeps it from being read."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        at = _AT_LINE.search(message)
+        line = int(at[1]) if at and at[1] else text.count("\n") + 1
+        return Problem(file=file, line=line, what=f"not TOML: {_AT_LINE.sub('', message)}", remedy="correct this line")
+
+
+def line_of(text: str, keys: Keys) -> int | None:
+    """Return the line on which a key stands, or that of the innermost table around it that has one."""
+    wanted = tuple(key for key in keys if isinstance(key, str))
+    table: tuple[str, ...] = ()
+    best, best_depth, inside = None, 0, None
+    for number, line in enumerate(text.splitlines(), 1):
+        if inside is None:
+            if header := _HEADER.match(line):
+                table = found = _dotted(header[1])
+            else:
+                key = _KEY.match(line)
+                found = (*table, *_dotted(key[1])) if key else ()
+            if best_depth < len(found) and wanted[: len(found)] == found:
+                best, best_depth = number, len(found)
+        inside = _still_inside(line, inside)
+    return best
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """Return the remedy for an unknown key."""
+    names = sorted(known)
+    close = difflib.get_close_matches(key, names, 1, 0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names)}"
+
+
+def problems_of(error: ValidationError, file: Path, text: str) -> list[Problem]:
+    """Return what a pydantic model refused in a file."""
+    return [
+        Problem(
+            file=file, line=line_of(text, item["loc"]), what=f"{dotted(item['loc'])}: {said(item)}", remedy="correct it"
+        )
+        for item in error.errors()
+    ]
+
+
+def dotted(keys: Keys) -> str:
+    return ".".join(map(str, keys))
+
+
+def said(item: Mapping[str, Any]) -> str:
+    """Return what pydantic found wrong in one value, with the value."""
+    message = str(item["msg"]).removeprefix("Value error, ")
+    value = item["input"]
+    return f"{message} (it is {value!r})" if isinstance(value, str | int | float | bool) else message
+
+
+def _dotted(text: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in text.split("."))
+
+
+def _still_inside(line: str, inside: str | None) -> str | None:
+    """The quotes of the multi-line string that goes on behind this line, if any; keys in such a text are no keys."""
+    for quotes in re.findall(r'"""|\'\'\'', line):
+        if inside is None:
+            inside = quotes
+        elif inside == quotes:
+            inside = None
+    return inside
