@@ -4,9 +4,17 @@ import re
 import unicodedata
 
 EXCERPT_BYTES = 64 * 1024
+JSON_DEPTH = 128  # containers in containers; orjson refuses to write more than 254, and a record wraps a few around
+TOO_DEEP = "[nested too deeply]"
 
 _SURROGATE_OR_NUL = re.compile("[\ud800-\udfff\x00]")
-_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e01ef]")
+# C0 and C1 controls (but tab and newline), line and paragraph separators, bidi controls, and what Unicode calls default
+# ignorable. U+FE0E and U+FE0F stay: they choose between the two looks of an emoji.
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff]"
+)
 
 
 def clean(text: str) -> str:
@@ -19,28 +27,37 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\x00", "\ufffd")
 
 
-def clean_json(value: object) -> object:
-    """Return a JSON value with every string in it cleaned (keys too)."""
+def clean_json(value: object, depth: int = JSON_DEPTH) -> object:
+    """Return a JSON value that the journal can hold: every string in it is clean (keys too).
+
+    Containers below `depth` levels become a text that says so, and integers of more than 64 bits their digits: neither
+    could be written.
+    """
     if isinstance(value, str):
         return clean(value)
+    if isinstance(value, dict | list) and depth == 0:
+        return TOO_DEEP
     if isinstance(value, dict):
-        return {clean(str(key)): clean_json(item) for key, item in value.items()}
+        return {clean(str(key)): clean_json(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [clean_json(item) for item in value]
+        return [clean_json(item, depth - 1) for item in value]
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        return str(value)
     return value
 
 
 def excerpt(text: str, limit_bytes: int = EXCERPT_BYTES, *, where: str = "") -> str:
     """Return `text`, or its beginning and end with a line between that counts what is left out.
 
-    Guarantee: the result is at most `limit_bytes` of UTF-8 (for limits of 256 and more). `where` says where the rest is.
+    Guarantee: the result is at most `limit_bytes` of UTF-8, for limits of at least 128 bytes more than `where`, which
+    says where the rest is.
     """
-    raw = text.encode()
+    raw = text.encode("utf-8", "replace")
     if len(raw) <= limit_bytes:
         return text
-    room = (limit_bytes - 128 - len(where.encode())) // 2
+    room = max(0, limit_bytes - 128 - len(where.encode())) // 2
     head = raw[:room].decode("utf-8", "ignore")
-    tail = raw[-room:].decode("utf-8", "ignore")
+    tail = raw[len(raw) - room :].decode("utf-8", "ignore")
     left_out = len(raw) - len(head.encode()) - len(tail.encode())
     return f"{head}\n[... {left_out} bytes left out{where} ...]\n{tail}"
 

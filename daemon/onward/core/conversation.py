@@ -1,0 +1,207 @@
+"""The provider view: the one place where the messages of a model request are made. Pure.
+
+Whatever the journal holds, damaged or not, the messages obey the rules every provider enforces: each `tool_use` is
+answered in the very next message, exactly once, under a non-empty id that is unique in the request; no block and no
+message is empty; the first message is the user's and roles alternate; unsigned thinking is left out; arguments are JSON
+objects. Blocks have the shape of Anthropic's Messages API; adapters translate from it.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from onward.core.ids import make_call_id
+
+Block = dict[str, Any]
+ProviderMessage = dict[str, Any]
+
+INTERRUPTED = (
+    "[error] interrupted: the previous session ended while this call was in flight. Whether it took effect is unknown. "
+    "It has NOT been retried. Verify the state of what it was changing before assuming either way; a file may be half "
+    "written."
+)
+NOT_STARTED = (
+    "[error] not started: the previous session ended before this call was handed over. It did not run and had no "
+    "effect; it is safe to ask for it again."
+)
+NO_OUTPUT = "(no output)"
+GO_ON = "Go on."
+
+_PROVIDER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OWN_ID = re.compile(r"t[0-9]+c[0-9]+")
+
+
+@dataclass(slots=True, kw_only=True)
+class CallState:
+    """One call of the newest batch. `outcome` None: not settled. `boot_id`: of the boot in which it was handed over."""
+
+    call_id: str
+    provider_id: str
+    name: str
+    arguments: dict[str, Any] | str
+    effect: str
+    started: bool = False
+    boot_id: str | None = None
+    outcome: str | None = None
+    result: str = ""
+    is_error: bool = False
+    ends_run: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """The newest assistant turn and its calls. `batch`: its ToolBatch was read, so its calls could have started."""
+
+    turn: int
+    seen: int
+    content: list[Block]
+    stop_reason: str
+    calls: list[CallState] = field(default_factory=list)
+    batch: bool = False
+    gap: bool = False
+    """A damaged place of the journal lies in this turn: what is absent proves nothing."""
+
+    @property
+    def asks(self) -> int:
+        """How many tools it asks for."""
+        return len(self.calls) or sum(1 for block in self.content if block.get("type") == "tool_use")
+
+
+@dataclass(slots=True)
+class Conversation:
+    """All that was said. Only the newest turn can still change: `closed` holds the provider's messages before it."""
+
+    closed: list[ProviderMessage] = field(default_factory=list)
+    turn: Turn | None = None
+    pending: list[tuple[int, str]] = field(default_factory=list)
+    """(seq, text) of messages that stand after the newest turn, or that no turn has seen yet."""
+    used_ids: set[str] = field(default_factory=set)
+    size_bytes: int = 0
+    """Text in the messages so far: what a token estimate is made of."""
+
+    def add_message(self, seq: int, text: str) -> None:
+        if text.strip():
+            self.pending.append((seq, text))
+            self.size_bytes += len(text)
+
+    def add_turn(self, turn: Turn) -> None:
+        """Take a new turn: what it has seen goes above it, the rest below."""
+        self._close([text for seq, text in self.pending if seq <= turn.seen])
+        self.pending = [(seq, text) for seq, text in self.pending if seq > turn.seen]
+        self.turn = turn
+        self.size_bytes += sum(len(str(block)) for block in turn.content)
+
+    def unseen(self) -> bool:
+        """Whether something was said that the newest turn does not know."""
+        return bool(self.pending)
+
+    def request(self) -> list[ProviderMessage]:
+        """Return the messages of the next model request. The list is the caller's, its members are shared."""
+        messages = list(self.closed)
+        self._write_tail(messages, [text for _, text in self.pending])
+        if not messages or messages[-1]["role"] == "assistant":
+            messages.append({"role": "user", "content": [_text(GO_ON)]})
+        return messages
+
+    def _close(self, said: list[str]) -> None:
+        self.used_ids.update(self._write_tail(self.closed, said))
+
+    def _write_tail(self, messages: list[ProviderMessage], said: list[str]) -> list[str]:
+        """Append the newest turn and what was said after it; returns the ids that its calls have in the request."""
+        ids: list[str] = []
+        if self.turn is not None:
+            content, results, ids = render(self.turn, self.used_ids)
+            if content:
+                _add(messages, "assistant", content)
+            if results:
+                _add(messages, "user", results)
+        for text in said:
+            _add(messages, "user", [_text(text)])
+        return ids
+
+
+def render(turn: Turn, used_ids: set[str]) -> tuple[list[Block], list[Block], list[str]]:
+    """Return a turn's own blocks, the blocks that answer its calls, and the ids that tie them."""
+    calls = turn.calls or calls_of(turn)
+    ids = _view_ids(calls, used_ids)
+    content: list[Block] = []
+    left = list(zip(calls, ids, strict=True))
+    for block in turn.content:
+        if block.get("type") == "tool_use":
+            if left:
+                content.append(_tool_use(*left.pop(0)))
+        elif _is_sendable(block):
+            content.append(block)
+    content.extend(_tool_use(call, view_id) for call, view_id in left)
+    if all(block["type"] in ("thinking", "redacted_thinking") for block in content):
+        return [], [], []
+    return content, [_tool_result(call, view_id) for call, view_id in zip(calls, ids, strict=True)], ids
+
+
+def calls_of(turn: Turn) -> list[CallState]:
+    """Return the calls that a turn without ToolBatch asked for: nothing of them can have started, but for a gap."""
+    asked = [block for block in turn.content if block.get("type") == "tool_use"]
+    return [
+        CallState(
+            call_id=make_call_id(turn.turn, position),
+            provider_id=str(block.get("id") or ""),
+            name=str(block.get("name") or "unknown"),
+            arguments=block["input"] if isinstance(block.get("input"), dict) else {},
+            effect="unknown",
+            outcome="interrupted" if turn.gap else "not_started",
+            result=INTERRUPTED if turn.gap else NOT_STARTED,
+            is_error=True,
+        )
+        for position, block in enumerate(asked, 1)
+    ]
+
+
+def _view_ids(calls: list[CallState], used_ids: set[str]) -> list[str]:
+    """Return the id each call has in requests: the provider's where it is fit and new, else Onward's own."""
+    ids: list[str] = []
+    for call in calls:
+        own = call.provider_id
+        fit = _PROVIDER_ID.fullmatch(own) and (own == call.call_id or not _OWN_ID.fullmatch(own))
+        view_id = own if fit else call.call_id
+        if view_id in used_ids or view_id in ids:
+            view_id = call.call_id
+        while view_id in used_ids or view_id in ids:  # only in a damaged journal that holds a turn twice
+            view_id += "x"
+        ids.append(view_id)
+    return ids
+
+
+def _is_sendable(block: Block) -> bool:
+    kind = block.get("type")
+    if kind == "text":
+        return isinstance(block.get("text"), str) and bool(block["text"].strip())
+    if kind == "thinking":
+        return isinstance(block.get("thinking"), str) and bool(block.get("signature"))
+    return kind == "redacted_thinking" and bool(block.get("data"))
+
+
+def _tool_use(call: CallState, view_id: str) -> Block:
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    return {"type": "tool_use", "id": view_id, "name": call.name or "unknown", "input": arguments}
+
+
+def _tool_result(call: CallState, view_id: str) -> Block:
+    text, is_error = (call.result, call.is_error) if call.outcome else (INTERRUPTED, True)
+    block: Block = {"type": "tool_result", "tool_use_id": view_id, "content": text if text.strip() else NO_OUTPUT}
+    if is_error:
+        block["is_error"] = True
+    return block
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _add(messages: list[ProviderMessage], role: str, blocks: list[Block]) -> None:
+    """Append blocks so that the user speaks first and roles alternate."""
+    if role == "assistant" and (not messages or messages[-1]["role"] == "assistant"):
+        messages.append({"role": "user", "content": [_text(GO_ON)]})
+    if messages and messages[-1]["role"] == role:
+        messages[-1] = {"role": role, "content": [*messages[-1]["content"], *blocks]}
+    else:
+        messages.append({"role": role, "content": blocks})

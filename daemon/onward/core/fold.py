@@ -1,0 +1,267 @@
+"""The fold: `apply(state, line)` changes a run's state by one journal line. Pure, deterministic.
+
+The same function serves the live run (each record right after it was written) and replay, so the two cannot differ.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from onward.core import status as states
+from onward.core.conversation import CallState, Turn
+from onward.core.records import FOLD_VERSION, SCHEMA, problem_with
+from onward.core.state import Damage, RunState
+from onward.core.status import Status
+from onward.core.vocabulary import SettledBy, Source
+from onward.errors import InternalError
+
+Line = dict[str, Any]
+
+
+class BadRecord(ValueError):
+    """A whole line that cannot be folded here; the message says why. The state is unchanged."""
+
+
+class NewerRecord(ValueError):
+    """A newer Onward wrote something that must not be overlooked; the run is not to be touched by this version."""
+
+
+def apply(state: RunState, line: Line) -> None:
+    """Change `state` by one decoded line (`seq`, `ts`, `type` and the record's members).
+
+    Unknown types are counted in `seq` and otherwise ignored.
+
+    Raises:
+        BadRecord: The line does not fit its type or the state; nothing was changed.
+        NewerRecord: Its type is unknown and it says `"must": true`, or its schema is newer.
+    """
+    handler = _HANDLERS.get(line["type"])
+    if handler is None:
+        if line.get("must"):
+            raise NewerRecord(f"record {line['seq']} is a {line['type']!r}, which this version does not know")
+    else:
+        if problem := problem_with(line):
+            raise BadRecord(f"{line['type']}: {problem}")
+        try:
+            handler(state, line)
+        except InternalError as error:
+            raise BadRecord(str(error)) from None
+    state.seq = max(state.seq, line["seq"])
+    if type(line.get("ts")) is str:
+        state.updated_at = line["ts"]
+
+
+def note_damage(state: RunState, offset: int, what: str) -> None:
+    """Record that the journal is damaged at byte `offset`, at the place that the fold has reached."""
+    state.damage.append(Damage(offset=offset, what=what))
+    state.gap_since_turn = True
+    if state.turn is not None:
+        state.turn.gap = True
+
+
+def _run_started(state: RunState, line: Line) -> None:
+    if state.run_id:
+        raise BadRecord("a second RunStarted")
+    if line["schema"] > SCHEMA:
+        raise NewerRecord(f"the journal has schema {line['schema']}, this version knows {SCHEMA}")
+    for name in _STARTED_FIELDS:
+        if name in line:
+            setattr(state, name, line[name])
+    state.created_at = state.last_progress_at = str(line.get("ts", ""))
+    state.conversation.add_message(line["seq"], line["task"])
+
+
+_STARTED_FIELDS = (
+    "run_id", "kind", "agent", "agent_name", "agent_hash", "task", "workspace", "limits", "by", "on_restart",
+    "version", "model", "parent", "depth", "idempotency_key",
+)  # fmt: skip
+
+
+def _run_claimed(state: RunState, line: Line) -> None:
+    names = ("machine_id", "runs_inode", "boot_id", "pid", "start_ticks", "epoch")
+    state.claim = {name: line[name] for name in names}
+    state.claims += 1
+    state.drained, state.in_flight = False, []
+
+
+def _run_revived(state: RunState, line: Line) -> None:
+    manual = line["cause"] == "manual"
+    state.status = states.after("RunRevived(manual)" if manual else "RunRevived", state.status)
+    state.reason = state.needs = state.retry_at = None
+    state.revival_attempts += 1
+    state.totals.revivals += 1
+    state.inferring = False
+    if manual:
+        state.gap_since_turn = False  # a human saw the damage and chose to go on
+        state.charged_revivals = state.stalled_revivals = 0
+    elif line["charged"]:
+        state.charged_revivals += 1
+        state.stalled_revivals += 1
+
+
+def _progressed(state: RunState, line: Line) -> None:
+    state.stalled_revivals = 0
+    state.last_progress_at = str(line.get("ts", ""))
+
+
+def _message_added(state: RunState, line: Line) -> None:
+    if line["message_id"] in state.message_ids:
+        raise BadRecord(f"message {line['message_id']!r} was added before")
+    state.message_ids.append(line["message_id"])
+    state.conversation.add_message(line["seq"], line["content"])
+    if line["source"] == Source.REVIVAL:
+        state.told = True
+
+
+def _inference_started(state: RunState, line: Line) -> None:
+    state.inferring = True
+    state.attempts += 1
+    state.retry_at = None
+    state.totals.active_s = line["active_s"]
+
+
+def _inference_failed(state: RunState, line: Line) -> None:
+    state.inferring = False
+    state.failures += 1
+    state.retry_at = line.get("retry_at")
+    state.totals.active_s = line["active_s"]
+
+
+def _assistant_turn(state: RunState, line: Line) -> None:
+    content = line["content"]
+    if not all(type(block) is dict for block in content):
+        raise BadRecord("AssistantTurn: a content block is not an object")
+    state.conversation.add_turn(
+        Turn(turn=line["turn"], seen=line["seen"], content=content, stop_reason=line["stop_reason"])
+    )
+    state.turns = line["turn"]
+    state.turn_seq = line["seq"]
+    state.inferring = state.told = state.gap_since_turn = False
+    state.attempts = state.failures = 0
+    state.retry_at = None
+    state.totals.tokens_in += _count(line["usage"].get("input_tokens"))
+    state.totals.tokens_out += _count(line["usage"].get("output_tokens"))
+    state.totals.cost_usd += line["cost_usd"]
+    state.totals.active_s = line["active_s"]
+    _progressed(state, line)
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int else 0
+
+
+def _tool_batch(state: RunState, line: Line) -> None:
+    calls = [_call(call) for call in line["calls"]]
+    if state.turn is None or state.turn.turn != line["turn"] or state.turn.batch:
+        # Only beside damage: the turn's own line is lost, or it is here twice.
+        state.conversation.add_turn(Turn(turn=line["turn"], seen=state.seq, content=[], stop_reason="tool_use"))
+        state.turns = max(state.turns, line["turn"])
+    turn = state.turn
+    if turn is None:
+        raise InternalError("a turn was just added")
+    turn.calls, turn.batch = calls, True
+    state.totals.tool_calls += len(calls)
+
+
+def _call(call: Any) -> CallState:
+    try:
+        arguments = call["arguments"]
+        texts = [call[name] for name in ("call_id", "provider_id", "name", "effect")]
+    except (KeyError, TypeError):
+        raise BadRecord("ToolBatch: a call lacks a member") from None
+    if not all(type(text) is str for text in texts) or type(arguments) not in (dict, str):
+        raise BadRecord("ToolBatch: a call's member has another type")
+    return CallState(call_id=texts[0], provider_id=texts[1], name=texts[2], arguments=arguments, effect=texts[3])
+
+
+def _find_call(state: RunState, call_id: str) -> CallState | None:
+    return next((call for call in state.calls if call.call_id == call_id), None)
+
+
+def _tool_call_started(state: RunState, line: Line) -> None:
+    call = _find_call(state, line["call_id"])
+    if call is None:
+        raise BadRecord(f"ToolCallStarted names {line['call_id']!r}, which is not in the newest batch")
+    call.started = True
+    call.boot_id = state.claim["boot_id"] if state.claim else None
+
+
+def _tool_call_done(state: RunState, line: Line) -> None:
+    call = _find_call(state, line["call_id"])
+    if line["settled_by"] == SettledBy.TOOL:
+        _progressed(state, line)
+    if call is None or call.outcome is not None:
+        return  # a late result of a call that is settled for ever: a note, never a second result
+    call.outcome, call.result, call.is_error = line["outcome"], line["result"], line["is_error"]
+    call.ends_run = line.get("ends_run")
+    state.conversation.size_bytes += len(call.result)
+
+
+def _run_paused(state: RunState, line: Line) -> None:
+    state.status = states.after(line["type"], state.status)
+    state.reason, state.needs, state.retry_at = line["reason"], None, None
+    state.inferring = False
+
+
+def _run_resumed(state: RunState, line: Line) -> None:
+    state.status = states.after(line["type"], state.status)
+    state.reason = state.needs = state.retry_at = None
+
+
+def _run_parked(state: RunState, line: Line) -> None:
+    state.status = states.after(line["type"], state.status)
+    state.reason, state.needs, state.retry_at = line["reason"], line["needs"], line.get("retry_at")
+    state.inferring = False
+
+
+def _daemon_draining(state: RunState, line: Line) -> None:
+    state.drained = True
+    state.in_flight = [str(call_id) for call_id in line.get("in_flight", [])]
+    state.totals.active_s = max(state.totals.active_s, line.get("active_s", 0.0))
+    state.inferring = False
+
+
+def _run_ended(state: RunState, line: Line) -> None:
+    try:
+        state.status = states.after("RunEnded", state.status, line["status"])
+    except ValueError:
+        raise BadRecord(f"RunEnded: {line['status']!r} is no status") from None
+    state.reason, state.result = line["reason"], line.get("result")
+    state.needs = state.retry_at = None
+    state.inferring = False
+
+
+def _checkpoint(state: RunState, line: Line) -> None:
+    """Replay from the start already has this state; `restore` serves a replay that begins here."""
+
+
+_HANDLERS: dict[str, Callable[[RunState, Line], None]] = {
+    "RunStarted": _run_started,
+    "RunClaimed": _run_claimed,
+    "RunRevived": _run_revived,
+    "MessageAdded": _message_added,
+    "InferenceStarted": _inference_started,
+    "InferenceFailed": _inference_failed,
+    "AssistantTurn": _assistant_turn,
+    "ToolBatch": _tool_batch,
+    "ToolCallStarted": _tool_call_started,
+    "ToolCallDone": _tool_call_done,
+    "RunPaused": _run_paused,
+    "RunResumed": _run_resumed,
+    "RunParked": _run_parked,
+    "RunQuarantined": _run_paused,
+    "DaemonDraining": _daemon_draining,
+    "RunEnded": _run_ended,
+    "Checkpoint": _checkpoint,
+}
+
+
+def restore(line: Line) -> RunState | None:
+    """Return the state that a Checkpoint line holds, or None when it is none of this fold version or not whole."""
+    if line["type"] != "Checkpoint" or problem_with(line) or line.get("fold") != FOLD_VERSION:
+        return None
+    try:
+        state = RunState.from_json(line["state"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    state.seq = line["seq"]
+    return state if state.run_id and state.status in Status else None

@@ -1,0 +1,145 @@
+"""The folded state of a run: everything that its journal says, and nothing else. Pure.
+
+It changes only through `fold.apply`, so that a live run and a replayed one are the same by construction.
+"""
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from onward.core.conversation import CallState, Conversation, Turn
+from onward.core.status import Phase, Status
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """What the run has used so far."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    tool_calls: int = 0
+    revivals: int = 0
+    active_s: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Damage:
+    """One damaged place of the journal: `offset` in bytes, what is wrong, and whether the run went on knowing."""
+
+    offset: int
+    what: str
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """One run. Times are the journal's UTC strings."""
+
+    run_id: str = ""
+    kind: str = "native"
+    agent: dict[str, Any] = field(default_factory=dict)
+    agent_name: str = ""
+    agent_hash: str = ""
+    task: str = ""
+    workspace: str = ""
+    limits: dict[str, Any] = field(default_factory=dict)
+    by: str = ""
+    on_restart: str = "resume"
+    version: str = ""
+    model: str | None = None
+    parent: str | None = None
+    depth: int = 0
+    idempotency_key: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    last_progress_at: str = ""
+
+    seq: int = 0
+    status: Status = Status.ACTIVE
+    reason: str | None = None
+    needs: str | None = None
+    retry_at: str | None = None
+    result: str | None = None
+
+    conversation: Conversation = field(default_factory=Conversation)
+    turns: int = 0
+    turn_seq: int = 0
+    """Seq of the newest AssistantTurn; 0 before the first."""
+    inferring: bool = False
+    attempts: int = 0
+    """Model requests since the newest turn; `failures` of them failed."""
+    failures: int = 0
+
+    claim: dict[str, Any] | None = None
+    claims: int = 0
+    drained: bool = False
+    in_flight: list[str] = field(default_factory=list)
+    revival_attempts: int = 0
+    charged_revivals: int = 0
+    stalled_revivals: int = 0
+    told: bool = False
+    """A revival notice was added and the run has not thought since."""
+
+    totals: Totals = field(default_factory=Totals)
+    damage: list[Damage] = field(default_factory=list)
+    gap_since_turn: bool = False
+    hand_written: int = 0
+    message_ids: list[str] = field(default_factory=list)
+
+    @property
+    def turn(self) -> Turn | None:
+        return self.conversation.turn
+
+    @property
+    def calls(self) -> list[CallState]:
+        """The calls of the newest turn, in model order; empty when it has none (or no ToolBatch)."""
+        return self.conversation.turn.calls if self.conversation.turn else []
+
+    @property
+    def open_calls(self) -> list[CallState]:
+        return [call for call in self.calls if call.outcome is None]
+
+    @property
+    def finish(self) -> CallState | None:
+        """The call that asked for the end of the run, while nothing was said since its turn's request."""
+        if self.conversation.pending:
+            return None
+        return next((call for call in self.calls if call.ends_run and call.outcome == "ok"), None)
+
+    @property
+    def phase(self) -> Phase:
+        if self.open_calls:
+            return Phase.RUNNING_TOOLS
+        return Phase.INFERRING if self.inferring else Phase.READY_TO_INFER
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole state for a Checkpoint (copied, so that later changes do not reach it)."""
+        state = asdict(self)
+        state["conversation"]["used_ids"] = sorted(self.conversation.used_ids)
+        return state
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> "RunState":
+        """Return the state that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is not such a state.
+        """
+        known = {f.name for f in fields(cls)}
+        if set(state) != known:
+            raise ValueError(f"checkpoint holds other members: {sorted(known.symmetric_difference(state))}")
+        parts = dict(state)
+        talk = parts["conversation"]
+        turn = talk["turn"]
+        if turn is not None:
+            turn = Turn(**{**turn, "calls": [CallState(**call) for call in turn["calls"]]})
+        parts["conversation"] = Conversation(
+            closed=talk["closed"],
+            turn=turn,
+            pending=[(seq, text) for seq, text in talk["pending"]],
+            used_ids=set(talk["used_ids"]),
+            size_bytes=talk["size_bytes"],
+        )
+        parts["status"] = Status(parts["status"])
+        parts["totals"] = Totals(**parts["totals"])
+        parts["damage"] = [Damage(**item) for item in parts["damage"]]
+        return cls(**parts)

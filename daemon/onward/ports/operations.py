@@ -1,0 +1,74 @@
+"""What can be asked of the daemon: the API is a thin shell over this, the supervisor implements it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """A run to start. `agent` None: the configured default. `model` overrides the definition's.
+
+    `limits` override single limits of the definition. The same `idempotency_key` gives the same run.
+    """
+
+    task: str
+    workspace: str
+    by: str
+    agent: str | None = None
+    model: str | None = None
+    on_restart: str | None = None
+    limits: Json = field(default_factory=dict)
+    idempotency_key: str | None = None
+
+
+class Operations(Protocol):
+    """The daemon, as its clients see it. A run is shown as its index (the members of meta.json, always current)."""
+
+    async def start_run(self, request: StartRequest) -> tuple[Json, bool]:
+        """Start a run; it is durable when this returns. The flag says whether it is new (False: the key was known).
+
+        Raises:
+            BadRequest: No such agent, no usable model, or the workspace cannot be used.
+            Conflict: The idempotency key was used for another request.
+            StoreError: The disk did not take it; nothing was started.
+        """
+        ...
+
+    async def list_runs(self, statuses: frozenset[str] | None = None) -> list[Json]:
+        """Return all runs, newest first; a run that cannot be read is listed as `damaged` with `error`."""
+        ...
+
+    async def get_run(self, run_id: str) -> Json:
+        """Return one run in full: its index plus `task` in full, `limits`, `calls`, `damage`, `revivals`, `result`.
+
+        Raises:
+            NotFound: There is none.
+            Unreadable: It is there but cannot be read.
+        """
+        ...
+
+    async def records(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[Json]:
+        """Return the durable records with seq > `after`, at most `limit`, in order.
+
+        Raises:
+            NotFound, Unreadable: As `get_run`.
+        """
+        ...
+
+    def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Json]:
+        """Yield durable records with seq > `after` as they come, without a gap; ends after the run's RunEnded.
+
+        The first step raises NotFound or Unreadable as `get_run`.
+        """
+        ...
+
+    async def daemon(self) -> Json:
+        """Return version, pid, instance, uptime_s, runs (count by status), ready, recovery (the report), limits."""
+        ...
+
+    async def stop(self, *, leave_running: bool) -> None:
+        """Begin a drain; returns at once. Commands in flight are ended unless `leave_running`."""
+        ...
