@@ -1,7 +1,9 @@
-"""What every test gets: asyncio for async tests, and a failure when they block the event loop."""
+"""What every test gets: asyncio for async tests, a failure when they block the event loop, sampling of slow tests."""
 
 import _thread
 import ctypes
+import os
+import random
 import threading
 from collections.abc import Iterator
 
@@ -68,6 +70,28 @@ def loop_is_not_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         blockers.deactivate()
     if blocked:
         pytest.fail(f"the event loop was blocked by {', '.join(blocked)}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep `ONWARD_SWEEP_SAMPLE` cases of each slow test, the same ones for the same `ONWARD_SWEEP_SEED`."""
+    size, seed = int(os.environ.get("ONWARD_SWEEP_SAMPLE", "0")), os.environ.get("ONWARD_SWEEP_SEED", "0")
+    if not size:
+        return
+    cases: dict[str, list[str]] = {}
+    for item in items:
+        if item.get_closest_marker("slow"):
+            cases.setdefault(_function(item), []).append(item.nodeid)
+    left_out: set[str] = set()
+    for function, ids in cases.items():
+        # Sorted and seeded by name, so that every xdist worker chooses alike, in whatever order it collected.
+        kept = random.Random(f"{seed} {function}").sample(sorted(ids), min(size, len(ids)))
+        left_out |= set(ids) - set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def loop_blockers() -> BlockBuster:
