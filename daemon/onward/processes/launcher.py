@@ -1,0 +1,374 @@
+"""The launcher: runs one command, outlives the daemon, and leaves evidence of how the command ended.
+
+Started as `python -I -S launcher.py` with a marshalled dict on stdin, so nothing of it shows in a process list. It
+imports as little as it can (interpreter start is most of what a call costs), and everything before the command starts:
+an upgrade may replace these files while it runs.
+
+In the call's directory, as protocol 1:
+
+* `identity` says who the launcher is; it holds a lock on that file for its whole life. `link(2)` puts it there, so
+  either this launcher or a recovery's fence stands under that name, never both: whoever comes second does nothing.
+* `stdout`, `stderr` hold the output, bounded.
+* `exit` appears when the whole tree is gone and the output is on the disk.
+
+SIGUSR1 asks to cancel, SIGTERM to stop (TERM to the whole tree, a minute of grace), SIGUSR2 ends the grace.
+"""
+
+import marshal
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+    from typing import Any, NoReturn
+
+    from onward.processes import launcher_kernel as kernel
+    from onward.processes.launcher_output import Output
+else:
+    import _signal
+
+    sys.path.insert(0, os.path.dirname(__file__))
+    import launcher_kernel as kernel
+    from launcher_output import Output
+
+    del sys.path[0]
+
+PROTOCOL = 1
+ENOENT, ENOSPC = 2, 28
+ASKED_GRACE_S = 60.0  # the daemon knows the real grace and insists with SIGUSR2; this is for when it dies meanwhile
+OWN_GRACE_S = 5.0
+LEFTOVER_GRACE_S = 1.0
+GIVE_UP_S = 10.0  # after the first KILL: a process that survives that long is not ours to end (other uid, stuck in I/O)
+
+_faults = dict(item.split("=", 1) for item in os.environ.get("ONWARD_FAULT", "").split(",") if "=" in item)
+
+
+def fault(point: str) -> None:
+    """Do what `ONWARD_FAULT` says for this point: `kill`, `stop`, `enospc` (once) or `enospc*` (always)."""
+    action = _faults.get(point, "")
+    if not action.endswith("*"):
+        _faults.pop(point, None)
+    if action == "kill":
+        os.kill(os.getpid(), _signal.SIGKILL)
+    elif action == "stop":
+        os.kill(os.getpid(), _signal.SIGSTOP)
+    elif action.startswith("enospc"):
+        raise OSError(ENOSPC, f"No space left on device (fault point {point})")
+
+
+class Launcher:
+    """One command from its start to its exit record."""
+
+    def __init__(self, spec: "dict[str, Any]") -> None:
+        self.spec = spec
+        self.pid = os.getpid()
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self.directory = os.open(spec["call_dir"], flags)
+        names = (b"ONWARD_INSTANCE", b"ONWARD_RUN_ID", b"ONWARD_CALL_ID")
+        env = spec["env"]
+        # All three or none: fewer would match the processes of other calls.
+        self.markers = frozenset(n + b"=" + env[n] for n in names) if all(n in env for n in names) else frozenset()
+        self.asked: str | None = None
+        self.insisted = False
+        self.ended_by = "itself"
+        self.status: int | None = None
+        self.kill_at: float | None = None
+        self.orphan_since: float | None = None
+        self.next_ask = 0.0
+
+    def prepare(self) -> None:
+        """Get everything that can be refused (space, descriptors) before `identity` says that the call began.
+
+        Raises:
+            OSError: Nothing was started.
+        """
+        head, tail = self.spec["head_bytes"], self.spec["tail_bytes"]
+        self.outputs = [Output(self.directory, name, head, tail) for name in ("stdout", "stderr")]
+        self.listen()
+
+    def listen(self) -> None:
+        """Turn signals into flags and wake-ups; before `identity` exists nobody can send one that counts."""
+        self.wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        _signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        for number in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGPIPE, _signal.SIGXFSZ):
+            _signal.signal(number, _signal.SIG_IGN)
+        for number in (_signal.SIGTERM, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGCHLD):
+            _signal.signal(number, self.on_signal)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        if number == _signal.SIGUSR2:
+            self.insisted = True
+        elif number == _signal.SIGTERM:
+            self.asked = self.asked or "stop"
+        elif number == _signal.SIGUSR1:
+            self.asked = self.asked or "cancel"
+
+    def take_identity(self) -> None:
+        """Put `identity` in place, locked.
+
+        Raises:
+            FileExistsError: A fence or another launcher stands there: this one must not start anything.
+        """
+        parsed = kernel.parse_stat(kernel.read_small("/proc/self/stat"))
+        boot_id = kernel.read_small("/proc/sys/kernel/random/boot_id").strip().decode()
+        text = (
+            f'{{"protocol": {PROTOCOL}, "pid": {self.pid}, "start_ticks": {parsed[1] if parsed else 0}, '
+            f'"boot_id": "{boot_id}", "pid_ns": {os.stat("/proc/self/ns/pid").st_ino}, "call": {self.spec["about"]}}}\n'
+        )
+        temp = f"identity.{self.pid}.tmp"
+        # Kept open, and so locked, until this process ends; not inherited by the command.
+        self.lock = self.write_durably(temp, text.encode(), lock=True)
+        fault("launcher.before_identity")
+        try:
+            os.link(temp, "identity", src_dir_fd=self.directory, dst_dir_fd=self.directory, follow_symlinks=False)
+        finally:
+            os.unlink(temp, dir_fd=self.directory)
+        os.fsync(self.directory)
+        fault("launcher.after_identity")
+
+    def write_durably(self, name: str, data: bytes, *, lock: bool = False) -> int:
+        try:  # noqa: SIM105  (contextlib costs an import)
+            os.unlink(name, dir_fd=self.directory)  # never write into what somebody else may have put there
+        except FileNotFoundError:
+            pass
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o600, dir_fd=self.directory)
+        if lock:
+            kernel.take_lock(fd)
+        while data:
+            data = data[os.write(fd, data) :]
+        os.fsync(fd)
+        return fd
+
+    def start(self) -> None:
+        """Start the command. From here on nothing may fail: `identity` stands, so only `exit` can say what happened."""
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        fault("launcher.before_exec")
+        self.began = time.monotonic()
+        try:
+            self.command = os.fork()
+        except OSError as error:
+            self.command, self.status = 0, 126 << 8
+            self.outputs[1].add(f"onward: cannot start a process: {error.strerror}\n".encode())
+        if self.command == 0 and self.status is None:
+            become(self.spec, self.pid, self.outputs[0].write_end, self.outputs[1].write_end)
+        self.finished = self.began
+        for output in self.outputs:
+            output.started()
+
+    def watch(self) -> None:
+        """Return when the command and all that came of it are gone, and what they printed was read."""
+        while not self.is_over(time.monotonic()):
+            self.move(self.pause(time.monotonic()))
+        self.drain()
+        if self.kill_at is not None or not all(output.at_end for output in self.outputs):
+            # Who still holds a pipe has left the tree (handed to a server of its own, say): only markers find it.
+            self.signal_tree(_signal.SIGKILL)
+            self.drain()
+
+    def drain(self) -> None:
+        """Take what is in the pipes now; an endless writer outside of the tree cannot hold this up."""
+        stop = time.monotonic() + 1.0
+        for output in self.outputs:
+            while not output.at_end and self.try_take(output) and time.monotonic() < stop:
+                pass
+
+    def is_over(self, now: float) -> bool:
+        alone = self.reap(now)
+        if self.kill_at is None:
+            self.look_for_reason(now, alone=alone)
+        elif not alone and (self.insisted or now >= self.kill_at):
+            self.insisted, self.kill_at = True, min(self.kill_at, now)
+            self.signal_tree(_signal.SIGKILL)
+        return alone or (self.kill_at is not None and now >= self.kill_at + GIVE_UP_S)
+
+    def reap(self, now: float) -> bool:
+        """Collect whoever has ended; True when no process of the tree is left."""
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self.command:
+                    self.status, self.finished = ended[1], now
+        except ChildProcessError:
+            return True
+        return False
+
+    def look_for_reason(self, now: float, *, alone: bool) -> None:
+        """Begin to end the tree when there is a reason."""
+        deadline = self.spec["deadline_s"]
+        if self.status is not None:
+            if not alone:
+                self.begin_to_end(now, LEFTOVER_GRACE_S)
+        elif self.asked:
+            self.begin_to_end(now, ASKED_GRACE_S, self.asked)
+        elif deadline is not None and now >= self.began + deadline:
+            self.begin_to_end(now, OWN_GRACE_S, "deadline")
+        elif self.is_orphan(now):
+            self.begin_to_end(now, OWN_GRACE_S, "orphan_grace")
+
+    def is_orphan(self, now: float) -> bool:
+        """Say whether no daemon was there for the whole grace. The last look is this one, right before the end."""
+        if now < self.next_ask:
+            return False
+        grace = self.spec["orphan_grace_s"]
+        if kernel.daemon_is_there(self.spec["runs_lock"]):
+            self.orphan_since = None
+        elif self.orphan_since is None:
+            self.orphan_since = now
+        self.next_ask = now + min(max(grace / 20, 0.1), 5.0)
+        return self.orphan_since is not None and now - self.orphan_since >= grace
+
+    def begin_to_end(self, now: float, grace_s: float, by: str = "itself") -> None:
+        self.ended_by = by
+        self.kill_at = now + grace_s
+        self.signal_tree(_signal.SIGTERM, _signal.SIGCONT)
+
+    def signal_tree(self, *signals: int) -> None:
+        for pid, ticks in kernel.process_tree(self.pid, self.markers).items():
+            kernel.signal_process(pid, ticks, *signals)
+
+    def pause(self, now: float) -> float:
+        """Return how long there is nothing to do unless somebody prints, ends or signals."""
+        if self.kill_at is not None:
+            return 0.05 if self.insisted else max(self.kill_at - now, 0.0)
+        moments = [self.next_ask]
+        if self.spec["deadline_s"] is not None:
+            moments.append(self.began + self.spec["deadline_s"])
+        return max(min(moments) - now, 0.0)
+
+    def move(self, timeout_s: float) -> None:
+        """Wait, then take what was printed."""
+        now = time.monotonic()
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        readable = {}
+        for output in self.outputs:
+            if output.stalled_until > now:
+                timeout_s = min(timeout_s, output.stalled_until - now)
+            elif not output.at_end:
+                poll.register(output.pipe, select.POLLIN)
+                readable[output.pipe] = output
+        for fd, _ in poll.poll(min(timeout_s, 3600.0) * 1000 + 1):
+            if fd == self.wake:
+                os.read(self.wake, 512)
+            else:
+                self.try_take(readable[fd])
+
+    def try_take(self, output: Output) -> bool:
+        """Take a chunk; False when this pipe is at its end or empty, or its file does not take more for now."""
+        try:
+            output.add(b"")
+            return output.take()
+        except OSError:
+            output.stalled_until = time.monotonic() + 0.2
+            return False
+
+    def record(self) -> None:
+        """Write `exit`, as often as it takes: without it the call would count as lost."""
+        delay_s = 0.05
+        while True:
+            try:
+                return self.write_exit()
+            except OSError as error:
+                if error.errno == ENOENT:  # the whole directory was removed: there is nobody left to tell
+                    return None
+            time.sleep(delay_s)
+            delay_s = min(delay_s * 2, 5.0)
+
+    def write_exit(self) -> None:
+        fault("launcher.before_exit")
+        for output in self.outputs:
+            output.finish()
+        status = self.status if self.status is not None else int(_signal.SIGKILL)
+        text = (
+            f'{{"protocol": {PROTOCOL}, "code": {os.waitstatus_to_exitcode(status)}, "ended_by": "{self.ended_by}", '
+            f'"duration_s": {self.finished - self.began:.3f}, '
+            f'"stdout": {self.outputs[0].report()}, "stderr": {self.outputs[1].report()}}}\n'
+        )
+        temp = f"exit.{self.pid}.tmp"
+        os.close(self.write_durably(temp, text.encode()))
+        fault("launcher.exit_written")
+        os.rename(temp, "exit", src_dir_fd=self.directory, dst_dir_fd=self.directory)
+        os.fsync(self.directory)
+        fault("launcher.after_exit")
+
+
+def become(spec: "dict[str, Any]", launcher: int, out: int, err: int) -> "NoReturn":
+    """Turn this forked process into the command; what prevents that is said on its stderr, with status 126 or 127."""
+    try:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL)
+        if os.getppid() != launcher:  # it died before the line above
+            os._exit(1)
+        os.setsid()
+        for number in _signal.valid_signals():
+            if number not in (_signal.SIGKILL, _signal.SIGSTOP):
+                _signal.signal(number, _signal.SIG_DFL)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        os.umask(0o022)
+        prefer_for_oom()
+        where = spec["cwd"]
+        os.chdir(where)
+        where = spec["argv"][0]
+        execute(spec["argv"], spec["env"])
+    except OSError as error:
+        os.write(2, b"onward: cannot run: " + os.fsencode(error.strerror or "error") + b": " + where + b"\n")
+        os._exit(127 if error.errno == ENOENT and where == spec["argv"][0] else 126)
+    except BaseException as error:  # noqa: BLE001  (nothing may return into a second launcher)
+        os.write(2, f"onward: cannot run: {error!r}\n".encode())
+    os._exit(126)
+
+
+def prefer_for_oom() -> None:
+    """Make the command a better victim than the daemon and this launcher."""
+    try:
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, b"500")
+        os.close(fd)
+    except OSError:
+        pass
+
+
+def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
+    """Replace this process; a name without slash is looked up in the PATH of `env`."""
+    name = argv[0]
+    if b"/" in name:
+        os.execve(name, argv, env)  # noqa: S606  (it is what this program is for)
+    found: OSError | None = None
+    for place in env.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin").split(b":"):
+        try:
+            os.execve((place or b".") + b"/" + name, argv, env)  # noqa: S606  (as above)
+        except OSError as error:
+            if error.errno not in (ENOENT, 20) or found is None:  # ENOTDIR
+                found = error
+    raise found or OSError(ENOENT, "No such file or directory")
+
+
+def main() -> None:
+    """Run one launch; the exit status is the errno of what prevented it, before anything was started."""
+    os.closerange(3, 1 << 20)  # whatever leaked into here, above all the daemon's lock, is let go
+    spec = marshal.loads(sys.stdin.buffer.read())  # noqa: S302  (from the daemon itself, by a private descriptor)
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    os.umask(0o077)
+    os.chdir("/")
+    try:
+        launcher = Launcher(spec)
+        launcher.prepare()
+        launcher.take_identity()
+    except OSError as error:
+        os._exit(error.errno or 255)
+    launcher.start()
+    launcher.watch()
+    launcher.record()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Ending what earlier daemons of this instance left running: found by markers, checked again before each signal."""
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+import anyio
+from anyio import to_thread
+
+from onward.processes.identity import MARKERS
+from onward.processes.launcher_kernel import parse_stat, read_small
+
+_ROUNDS = 20
+
+Wanted = Callable[[dict[bytes, bytes]], bool]
+
+
+async def end_leftovers(instance: str, keep: frozenset[tuple[str, str]], *, grace_s: float = 5.0) -> int:
+    """End every process that carries this instance's marker and a run id, except those of the calls in `keep`.
+
+    TERM first, KILL after `grace_s`. Launchers carry the markers of their call, so they are kept or ended with it, and
+    an ended one still records how. Never this process, one above it, or a process without our markers.
+
+    Returns:
+        How many processes were signalled.
+    """
+    kept = {(os.fsencode(run_id), os.fsencode(call_id)) for run_id, call_id in keep}
+    ours = os.fsencode(instance)
+
+    def wanted(env: dict[bytes, bytes]) -> bool:
+        run_id, call_id = env.get(b"ONWARD_RUN_ID"), env.get(b"ONWARD_CALL_ID", b"")
+        return env.get(b"ONWARD_INSTANCE") == ours and run_id is not None and (run_id, call_id) not in kept
+
+    return await _end_all(wanted, grace_s)
+
+
+async def end_call(markers: frozenset[bytes]) -> int:
+    """KILL at once whatever carries all three markers of a call whose launcher is lost or hangs."""
+    if len(markers) < len(MARKERS):
+        return 0
+    expected = dict(marker.split(b"=", 1) for marker in markers)
+    return await _end_all(lambda env: expected.items() <= env.items(), 0.0)
+
+
+async def _end_all(wanted: Wanted, grace_s: float) -> int:
+    """Signal in rounds until nobody is found: what forks while it is being ended is met in the next round."""
+    ended: set[tuple[int, int]] = set()
+    spared = _ourselves()
+    for number in range(_ROUNDS):
+        number_sent = signal.SIGTERM if number == 0 and grace_s > 0 else signal.SIGKILL
+        found = await to_thread.run_sync(_signal_all, wanted, spared, number_sent)
+        if not found:
+            break
+        ended.update(found)
+        await _wait_for_all(list(found.values()), grace_s if number_sent == signal.SIGTERM else 2.0)
+    return len(ended)
+
+
+def _signal_all(wanted: Wanted, spared: set[int], number: int) -> dict[tuple[int, int], int]:
+    """Signal all that are wanted; returns their pidfds by pid and start ticks."""
+    found: dict[tuple[int, int], int] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) in spared or not wanted(_environment(int(name))):
+            continue
+        try:
+            fd = os.pidfd_open(int(name))
+        except OSError:
+            continue
+        # Looked at again through the open descriptor's eyes: if the pid was used again since, the signal meets nobody.
+        parsed = parse_stat(read_small(f"/proc/{name}/stat"))
+        if parsed is None or not wanted(_environment(int(name))) or not _send(fd, number):
+            os.close(fd)
+            continue
+        found[int(name), parsed[1]] = fd
+    return found
+
+
+def _send(fd: int, number: int) -> bool:
+    try:
+        signal.pidfd_send_signal(fd, number)
+        if number == signal.SIGTERM:
+            signal.pidfd_send_signal(fd, signal.SIGCONT)
+    except OSError:
+        return False
+    return True
+
+
+async def _wait_for_all(fds: list[int], timeout_s: float) -> None:
+    try:
+        with anyio.move_on_after(timeout_s):
+            for fd in fds:
+                await anyio.wait_readable(fd)
+    finally:
+        for fd in fds:
+            with suppress(OSError):
+                os.close(fd)
+
+
+def _environment(pid: int) -> dict[bytes, bytes]:
+    """Return the environment a process was started with; empty where it is gone, a zombie or not ours.
+
+    Of a name that stands there twice the first counts, as for `getenv`.
+    """
+    environ: dict[bytes, bytes] = {}
+    for pair in read_small(f"/proc/{pid}/environ").split(b"\0"):
+        name, equals, value = pair.partition(b"=")
+        if equals:
+            environ.setdefault(name, value)
+    return environ
+
+
+def _ourselves() -> set[int]:
+    """Return this process and all above it: a daemon started from a call of its own instance does not end itself."""
+    pids: set[int] = set()
+    pid = os.getpid()
+    while pid > 0 and pid not in pids:
+        pids.add(pid)
+        parsed = parse_stat(read_small(f"/proc/{pid}/stat"))
+        pid = parsed[0] if parsed else 0
+    return pids
