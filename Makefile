@@ -26,7 +26,7 @@ test-slow: $(STAMP)
 check: $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(BIN)/mypy daemon/onward tests $(wildcard bench/*.py)
 	@$(BIN)/pytest tests/test_rings.py
 
 format: $(STAMP)

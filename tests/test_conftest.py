@@ -12,9 +12,9 @@ from types import CodeType
 import anyio.to_thread
 import pytest
 from blockbuster import BlockingError
-from conftest import loop_blockers
 
 import onward
+from tests.conftest import loop_blockers
 
 HOME = Path(onward.__file__).parent
 
