@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import onward
-from onward.config import places
 from onward.config.places import check_socket, find_places, find_sockets, shipped
 from onward.errors import BadConfiguration, NotFound
 
@@ -78,7 +77,7 @@ def test_without_an_own_runtime_directory_the_socket_stands_beside_the_runs(
 
 
 def test_a_runtime_directory_of_another_user_is_not_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
     assert find_places().socket == home / ".local/state/onward/onward.sock"
 
 

@@ -1,3 +1,4 @@
+import itertools
 import os
 import re
 import tomllib
@@ -53,7 +54,7 @@ def test_the_shipped_file_shows_every_setting_with_its_default() -> None:
 
 def test_each_setting_in_the_shipped_file_has_its_line_of_explanation() -> None:
     lines = (shipped("config") / "onward.toml").read_text().splitlines()
-    bare = [line for before, line in zip(lines, lines[1:], strict=False) if "=" in line and not before.startswith("# ")]
+    bare = [line for before, line in itertools.pairwise(lines) if "=" in line and not before.startswith("# ")]
     assert [line for line in bare if not line.startswith("#")] == []
 
 

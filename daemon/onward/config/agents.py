@@ -114,7 +114,7 @@ def load_agents(dirs: Sequence[Path]) -> tuple[dict[str, AgentDefinition], list[
 
 def read_agent(file: Path) -> AgentDefinition | list[Problem]:
     """Return the definition in one file, or everything that is wrong with it."""
-    if not re.match(NAME, file.stem):
+    if not re.fullmatch(NAME, file.stem):
         remedy = "rename it: 1 to 32 of a-z, 0-9 and '-', not starting with '-'"
         return [Problem(file=file, what=f"{file.stem!r} is no name for an agent", remedy=remedy)]
     try:
