@@ -3,7 +3,7 @@
 It changes only through `fold.apply`, so that a live run and a replayed one are the same by construction.
 """
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from onward.core.conversation import CallState, Conversation, Turn
@@ -112,9 +112,10 @@ class RunState:
         return Phase.INFERRING if self.inferring else Phase.READY_TO_INFER
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole state for a Checkpoint (copied, so that later changes do not reach it)."""
-        state = asdict(self)
-        state["conversation"]["used_ids"] = sorted(self.conversation.used_ids)
+        """Return the whole state for a Checkpoint. It shares its parts with the state: encode it before that changes."""
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        talk = {f.name: getattr(self.conversation, f.name) for f in fields(self.conversation)}
+        state["conversation"] = {**talk, "used_ids": sorted(self.conversation.used_ids)}
         return state
 
     @classmethod

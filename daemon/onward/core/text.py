@@ -1,5 +1,6 @@
 """Text at the border: cleaned where it enters, escaped where it is shown, shortened for the model. Pure."""
 
+import math
 import re
 import unicodedata
 
@@ -30,8 +31,8 @@ def decode(data: bytes) -> str:
 def clean_json(value: object, depth: int = JSON_DEPTH) -> object:
     """Return a JSON value that the journal can hold: every string in it is clean (keys too).
 
-    Containers below `depth` levels become a text that says so, and integers of more than 64 bits their digits: neither
-    could be written.
+    What could not be written, or not be read back as it was, is replaced: containers below `depth` levels by a text
+    that says so, integers of more than 64 bits by their digits, infinities and NaN by None.
     """
     if isinstance(value, str):
         return clean(value)
@@ -41,6 +42,8 @@ def clean_json(value: object, depth: int = JSON_DEPTH) -> object:
         return {clean(str(key)): clean_json(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list):
         return [clean_json(item, depth - 1) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         return str(value)
     return value

@@ -87,7 +87,8 @@ class ProcessSpawner(Protocol):
 
     def probe(self, call_dir: Path) -> CallTrace:
         """Look without changing anything (never answers `FENCED` for a call that could still start: `LOST` is not
-        answered either then; an unstarted call without fence is `NONE`)."""
+        answered either then; an unstarted call without fence is `NONE`).
+        """
         ...
 
     def fence(self, call_dir: Path) -> CallTrace:

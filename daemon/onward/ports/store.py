@@ -1,0 +1,168 @@
+"""Where runs live. Nothing outside an implementation of this port knows files."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from onward.core.records import Json, Record, RunStarted
+from onward.core.replay import Replay
+from onward.core.state import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One run directory as the boot walk sees it, without having read its journal.
+
+    `index` is meta.json where it may be believed (it describes the journal as it is now), else None: fold the run.
+    `stale_index` is a whole meta.json that may not be believed: good for showing only. `problem`: it cannot be opened.
+    """
+
+    run_id: str
+    index: Json | None
+    stale_index: Json | None = None
+    problem: str | None = None
+
+
+class RunLog(Protocol):
+    """One run, open for writing. Its state changes only by `append`, right after the record was written."""
+
+    @property
+    def state(self) -> RunState: ...
+
+    @property
+    def durable_seq(self) -> int:
+        """The highest seq that survives a power cut."""
+        ...
+
+    on_durable: Callable[[int], None] | None
+
+    async def append(self, *records: Record) -> int:
+        """Write records in one piece and fold them; returns the seq of the last one. Not durable yet: `flush`.
+
+        They become durable by themselves within 50 ms. Cancelling leaves either all or none written.
+
+        Raises:
+            DiskFull: No space. Nothing was written; the same call may be made again.
+            StoreError: The journal is broken and must be opened again; nothing was written.
+        """
+        ...
+
+    async def flush(self) -> None:
+        """Wait until everything appended so far is durable.
+
+        Raises:
+            StoreError: It could not be made durable. The log is dead: open the run again, which folds it from disk.
+        """
+        ...
+
+    async def write_index(self, index: Json) -> None:
+        """Replace meta.json with `index` (its `journal` member is added here), after what it describes is durable.
+
+        Raises:
+            StoreError: It was not replaced; the old one stands.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Make everything durable and let go. Idempotent."""
+        ...
+
+
+class RunStore(Protocol):
+    """All runs of one runs directory."""
+
+    @property
+    def instance(self) -> str:
+        """The random id of this runs directory."""
+        ...
+
+    @property
+    def machine_id(self) -> str: ...
+
+    @property
+    def runs_inode(self) -> int: ...
+
+    @property
+    def lock_path(self) -> Path:
+        """What launchers ask whether a daemon lives."""
+        ...
+
+    async def list_runs(self) -> list[Listed]:
+        """Walk the runs directory; removes the leftovers of births and deaths that did not finish."""
+        ...
+
+    async def create(self, started: RunStarted) -> None:
+        """Give birth to a run; it is durable when this returns.
+
+        Raises:
+            Conflict: The id exists.
+            StoreError: The disk did not take it; nothing is left.
+        """
+        ...
+
+    async def open(self, run_id: str) -> RunLog:
+        """Open for writing: fold, set a torn tail aside, make durable what was read.
+
+        Raises:
+            NotFound, Unreadable, NotAJournal, NewerRecord, StoreError: Nothing was changed.
+        """
+        ...
+
+    async def read(self, run_id: str) -> Replay:
+        """Fold without changing anything.
+
+        Raises:
+            NotFound, Unreadable, NotAJournal, NewerRecord: As they say.
+        """
+        ...
+
+    async def read_index(self, run_id: str) -> Json | None:
+        """Return meta.json if it is a whole one, believed or not."""
+        ...
+
+    async def records(self, run_id: str, *, after: int, limit: int, up_to: int | None = None) -> list[Json]:
+        """Return records with `after` < seq <= `up_to` (None: all), at most `limit`, in file order.
+
+        Raises:
+            NotFound, Unreadable: As they say.
+        """
+        ...
+
+    async def put_blob(self, run_id: str, data: bytes) -> str:
+        """Keep bytes durably beside the journal; returns their sha-256. Idempotent."""
+        ...
+
+    async def call_dirs(self, run_id: str) -> list[str]:
+        """Return the names in `calls/`."""
+        ...
+
+    def call_dir(self, run_id: str, call_id: str) -> Path:
+        """Return where the evidence of a call lies, whether or not it exists."""
+        ...
+
+    async def make_call_dir(self, run_id: str, call_id: str) -> Path:
+        """Make the call's directory; its ToolCallStarted must be durable before.
+
+        Raises:
+            StoreError: The disk did not take it.
+        """
+        ...
+
+    async def remove_call_dir(self, run_id: str, call_id: str) -> None:
+        """Remove the evidence of a call; its ToolCallDone must be durable before. Never raises for a missing one."""
+        ...
+
+    async def append_fact(self, **members: Any) -> None:
+        """Append one line to daemon.jsonl and make it durable. `type` is among `members`."""
+        ...
+
+    async def facts(self) -> list[Json]:
+        """Return the lines of daemon.jsonl, damaged ones left out."""
+        ...
+
+    async def close(self) -> None:
+        """Close everything and let go of the lock."""
+        ...
+
+

@@ -1,0 +1,339 @@
+"""The runs directory on a local disk: implements `onward.ports.store.RunStore`."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import orjson
+
+from onward.core.ids import is_call_id, is_run_id, parse_run_id
+from onward.core.line import BadLine, decode, encode_body, seal
+from onward.core.records import Json, RunStarted
+from onward.core.replay import Replay
+from onward.errors import Conflict, NotFound, OnwardError, Refused, StoreError, Unreadable
+from onward.ports.clock import Clock, stamp
+from onward.ports.store import Listed
+from onward.store import disk, lock, mounts, rundir
+from onward.store.flusher import Flusher
+from onward.store.journal import Journal
+from onward.store.runlog import FileRunLog
+
+LOCK = ".lock"
+INSTANCE = ".instance"
+DAEMON_LOG = "daemon.jsonl"
+_BORN, _GONE = ".new-", ".gone-"
+
+
+class FileStore:
+    """All runs of one runs directory; made by `open_store`, which holds the lock."""
+
+    def __init__(self, path: Path, fd: int, held: lock.RunsLock, clock: Clock, flusher: Flusher) -> None:
+        self.path = path
+        self._fd = fd
+        self._held = held
+        self._clock = clock
+        self._flusher = flusher
+        self._daemon_log: Journal | None = None
+        self.instance = _instance(fd)
+        self.machine_id = _machine_id()
+        self.runs_inode = os.fstat(fd).st_ino
+
+    @property
+    def lock_path(self) -> Path:
+        return self.path / LOCK
+
+    @property
+    def flushes(self) -> int:
+        """Flushes of journals so far."""
+        return self._flusher.count
+
+    def still_ours(self) -> bool:
+        """Whether the lock file is still the one that is held."""
+        return self._held.still_ours()
+
+    async def list_runs(self) -> list[Listed]:
+        return await anyio.to_thread.run_sync(self._walk)
+
+    async def create(self, started: RunStarted) -> None:
+        body = encode_body(started.to_json())
+        ts = stamp(self._clock.now())
+        try:
+            await anyio.to_thread.run_sync(self._give_birth, parse_run_id(started.run_id), body, ts)
+        except OSError as error:
+            raise disk.as_store_error(error, f"starting run {started.run_id}") from error
+
+    async def open(self, run_id: str) -> FileRunLog:
+        try:
+            loaded = await anyio.to_thread.run_sync(rundir.load, self._fd, parse_run_id(run_id))
+        except OSError as error:
+            raise disk.as_store_error(error, f"opening run {run_id}") from error
+        replay = loaded.replay
+        size = replay.end + (1 if replay.add_newline else 0)
+        journal = Journal(loaded.fd, self._flusher, name=run_id, seq=replay.state.seq, size=size)
+        checkpoint = (replay.checkpoint_offset, replay.checkpoint_bytes)
+        return FileRunLog(self._fd, journal, replay.state, self._clock, checkpoint)
+
+    async def read(self, run_id: str) -> Replay:
+        return await anyio.to_thread.run_sync(rundir.read, self._fd, parse_run_id(run_id))
+
+    async def read_index(self, run_id: str) -> Json | None:
+        return await anyio.to_thread.run_sync(rundir.read_index, self._fd, parse_run_id(run_id))
+
+    async def records(self, run_id: str, *, after: int, limit: int, up_to: int | None = None) -> list[Json]:
+        return await anyio.to_thread.run_sync(self._records, parse_run_id(run_id), after, limit, up_to)
+
+    async def put_blob(self, run_id: str, data: bytes) -> str:
+        try:
+            return await anyio.to_thread.run_sync(rundir.write_blob, self._fd, parse_run_id(run_id), data)
+        except OSError as error:
+            raise disk.as_store_error(error, f"writing a blob of {run_id}") from error
+
+    async def call_dirs(self, run_id: str) -> list[str]:
+        return await anyio.to_thread.run_sync(self._call_dirs, parse_run_id(run_id))
+
+    def call_dir(self, run_id: str, call_id: str) -> Path:
+        if not is_call_id(call_id):
+            raise NotFound(f"{call_id[:40]!r} is not a call id")
+        return self.path / parse_run_id(run_id) / rundir.CALLS / call_id
+
+    async def make_call_dir(self, run_id: str, call_id: str) -> Path:
+        path = self.call_dir(run_id, call_id)
+        try:
+            await anyio.to_thread.run_sync(self._make_call_dir, run_id, call_id)
+        except OSError as error:
+            raise disk.as_store_error(error, f"making the directory of call {call_id} of {run_id}") from error
+        return path
+
+    async def remove_call_dir(self, run_id: str, call_id: str) -> None:
+        self.call_dir(run_id, call_id)
+        await anyio.to_thread.run_sync(self._remove_call_dir, run_id, call_id)
+
+    async def append_fact(self, **members: Any) -> None:
+        if self._daemon_log is None:
+            self._daemon_log = await anyio.to_thread.run_sync(self._open_daemon_log)
+        self._daemon_log.append([encode_body(members)], stamp(self._clock.now()))
+        await self._daemon_log.flush()
+
+    async def facts(self) -> list[Json]:
+        return await anyio.to_thread.run_sync(self._facts)
+
+    async def close(self) -> None:
+        if self._daemon_log is not None:
+            self._daemon_log.close()
+        await anyio.to_thread.run_sync(self._flusher.close)
+        os.close(self._fd)
+        self._held.release()
+
+    # The rest blocks, and runs in worker threads.
+
+    def _walk(self) -> list[Listed]:
+        found: list[Listed] = []
+        with os.scandir(self._fd) as entries:
+            names = [(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in entries]
+        for name, is_dir, is_link in names:
+            if is_dir and name.startswith((_BORN, _GONE)):
+                disk.remove_tree(name, dir_fd=self._fd)
+            elif disk.is_leftover(name):
+                os.unlink(name, dir_fd=self._fd)
+            elif is_run_id(name) and is_dir:
+                found.append(self._listed(name))
+            elif is_run_id(name) and is_link:
+                found.append(Listed(run_id=name, index=None, problem="a link stands in place of the run directory"))
+        return found
+
+    def _listed(self, name: str) -> Listed:
+        try:
+            size = os.stat(f"{name}/{rundir.JOURNAL}", dir_fd=self._fd, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return Listed(run_id=name, index=None, problem="journal.jsonl is missing")
+        except OSError as error:
+            return Listed(run_id=name, index=None, problem=f"journal.jsonl cannot be looked at: {error.strerror}")
+        index = rundir.read_index(self._fd, name)
+        believed = index is not None and index["journal"]["bytes"] == size
+        return Listed(run_id=name, index=index if believed else None, stale_index=index)
+
+    def _give_birth(self, run_id: str, body: bytes, ts: str) -> None:
+        cradle = f"{_BORN}{run_id}-{secrets.token_hex(4)}"
+        try:
+            os.stat(run_id, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            pass
+        else:
+            raise Conflict(f"run {run_id} exists already")
+        disk.make_dir(cradle, "birth.make", dir_fd=self._fd)
+        try:
+            self._write_first_line(cradle, seal(1, 0, ts, body))
+            disk.rename(cradle, run_id, "birth.rename", dir_fd=self._fd)
+        except OSError:
+            with contextlib.suppress(OSError, OnwardError):
+                disk.remove_tree(cradle, dir_fd=self._fd)
+            raise
+
+    def _write_first_line(self, cradle: str, line: bytes) -> None:
+        dir_fd = disk.open_dir(cradle, dir_fd=self._fd)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(rundir.JOURNAL, flags, disk.FILE_MODE, dir_fd=dir_fd)
+            try:
+                disk.write_all(fd, line, "birth.write")
+                disk.flush_all(fd, "birth.flush")
+            finally:
+                os.close(fd)
+            disk.flush_all(dir_fd, "birth.entry")
+        finally:
+            os.close(dir_fd)
+
+    def _records(self, run_id: str, after: int, limit: int, up_to: int | None) -> list[Json]:
+        dir_fd = disk.open_dir(run_id, dir_fd=self._fd)
+        try:
+            fd = disk.open_regular(rundir.JOURNAL, dir_fd=dir_fd)
+            try:
+                return _read_records(dir_fd, fd, after, limit, up_to)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise Unreadable(f"the journal of {run_id} cannot be read: {error.strerror}") from error
+        finally:
+            os.close(dir_fd)
+
+    def _call_dirs(self, run_id: str) -> list[str]:
+        try:
+            dir_fd = disk.open_dir(f"{run_id}/{rundir.CALLS}", dir_fd=self._fd)
+        except NotFound:
+            return []
+        try:
+            return sorted(os.listdir(dir_fd))
+        finally:
+            os.close(dir_fd)
+
+    def _make_call_dir(self, run_id: str, call_id: str) -> None:
+        dir_fd = disk.open_dir(run_id, dir_fd=self._fd)
+        try:
+            with contextlib.suppress(FileExistsError):
+                disk.make_dir(rundir.CALLS, "calls.make", dir_fd=dir_fd)
+            calls_fd = disk.open_dir(rundir.CALLS, dir_fd=dir_fd)
+            try:
+                disk.make_dir(call_id, "call.make", dir_fd=calls_fd)
+            finally:
+                os.close(calls_fd)
+        finally:
+            os.close(dir_fd)
+
+    def _remove_call_dir(self, run_id: str, call_id: str) -> None:
+        try:
+            calls_fd = disk.open_dir(f"{run_id}/{rundir.CALLS}", dir_fd=self._fd)
+        except OnwardError:
+            return
+        try:
+            disk.remove_tree(call_id, dir_fd=calls_fd)
+        except OSError as error:
+            raise disk.as_store_error(error, f"removing the evidence of call {call_id} of {run_id}") from error
+        finally:
+            os.close(calls_fd)
+
+    def _open_daemon_log(self) -> Journal:
+        fd = os.open(DAEMON_LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+        end, seq = 0, 0
+        for line in disk.read_lines(fd):
+            try:
+                seq = max(seq, decode(line.rstrip(b"\n"))["seq"])
+            except BadLine:
+                if not line.endswith(b"\n"):
+                    break
+            end += len(line)
+        if end < os.fstat(fd).st_size:
+            os.ftruncate(fd, end)
+        os.fsync(self._fd)
+        disk.flush_data(fd, "facts.mend")
+        return Journal(fd, self._flusher, name="the daemon", seq=seq, size=end, point="facts")
+
+    def _facts(self) -> list[Json]:
+        try:
+            fd = disk.open_regular(DAEMON_LOG, dir_fd=self._fd)
+        except NotFound:
+            return []
+        facts: list[Json] = []
+        try:
+            for line in disk.read_lines(fd):
+                with contextlib.suppress(BadLine):
+                    facts.append(decode(line.rstrip(b"\n")))
+        finally:
+            os.close(fd)
+        return facts
+
+
+async def open_store(
+    path: Path, clock: Clock, holder: lock.Holder, *, lock_wait_s: float, allow_network_fs: bool = False
+) -> FileStore:
+    """Open (and make, if missing) a runs directory and take its lock, before anything in it is read.
+
+    Raises:
+        Refused: Another daemon holds it, it lies on a network file system, or it is not ours.
+        StoreError: It cannot be made or opened.
+    """
+    fd, held = await anyio.to_thread.run_sync(_prepare, path, holder, lock_wait_s, allow_network_fs)
+    try:
+        return FileStore(path, fd, held, clock, Flusher(asyncio.get_running_loop()))
+    except OSError as error:
+        raise disk.as_store_error(error, f"opening {str(path)!r}") from error
+
+
+def _prepare(
+    path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_fs: bool
+) -> tuple[int, lock.RunsLock]:
+    try:
+        path.mkdir(mode=disk.DIR_MODE, parents=True, exist_ok=True)
+        kind = mounts.network_file_system(path)
+        if kind and not allow_network_fs:
+            raise Refused(
+                f"{str(path)!r} lies on {kind}, where locks and flushes cannot be relied on; use a local disk, or set "
+                "daemon.allow_network_fs = true"
+            )
+        found = path.stat()
+        if found.st_uid != os.geteuid():
+            raise Refused(f"{str(path)!r} belongs to user {found.st_uid}, not to {os.geteuid()}; it must be ours alone")
+        if found.st_mode & 0o077:
+            path.chmod(disk.DIR_MODE)
+        held = lock.take(str(path / LOCK), holder, lock_wait_s)
+        return disk.open_dir(str(path)), held
+    except OSError as error:
+        raise StoreError(f"the runs directory {str(path)!r} cannot be used: {error.strerror}") from error
+
+
+def _read_records(dir_fd: int, fd: int, after: int, limit: int, up_to: int | None) -> list[Json]:
+    found: list[Json] = []
+    for line in disk.read_lines(fd):
+        try:
+            record = decode(line.rstrip(b"\n"))
+        except BadLine:
+            continue
+        if record["seq"] <= after or (up_to is not None and record["seq"] > up_to):
+            continue
+        if type(sha := record.get("blob")) is str and (body := rundir.read_blob(dir_fd, sha)) is not None:
+            record = {**orjson.loads(body), **record}
+        found.append(record)
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _instance(fd: int) -> str:
+    try:
+        text = disk.read_file(INSTANCE, dir_fd=fd, limit=4096).decode().strip()
+    except NotFound:
+        text = ""
+    if not text:
+        text = secrets.token_hex(16)
+        disk.replace_file(INSTANCE, text.encode() + b"\n", "instance", dir_fd=fd)
+    return text
+
+
+def _machine_id() -> str:
+    try:
+        return Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,125 @@
+"""One run open for writing: its journal and the state folded from it, always in step."""
+
+import os
+from collections.abc import Callable
+
+import anyio.to_thread
+import orjson
+
+from onward.core import fold
+from onward.core.line import BLOB_BYTES, encode_body
+from onward.core.records import Checkpoint, Json, Record
+from onward.core.state import RunState
+from onward.errors import InternalError
+from onward.ports.clock import Clock, stamp
+from onward.store import disk, rundir
+from onward.store.journal import Journal
+
+CHECKPOINT_BYTES = 4 * 1024 * 1024
+
+
+def checkpoint_due(grown_bytes: int, last_bytes: int) -> bool:
+    """Whether the journal grew enough for a new Checkpoint, so that all of them together stay a fraction of it."""
+    return grown_bytes >= max(CHECKPOINT_BYTES, 4 * last_bytes)
+
+
+class FileRunLog:
+    """Implements `onward.ports.store.RunLog`."""
+
+    def __init__(
+        self, runs_fd: int, journal: Journal, state: RunState, clock: Clock, checkpoint: tuple[int | None, int]
+    ) -> None:
+        self.state = state
+        self._runs_fd = runs_fd
+        self._journal = journal
+        self._clock = clock
+        self._checkpoint_offset, self._checkpoint_bytes = checkpoint
+        self._closed = False
+
+    @property
+    def durable_seq(self) -> int:
+        return self._journal.durable_seq
+
+    @property
+    def on_durable(self) -> Callable[[int], None] | None:
+        return self._journal.on_durable
+
+    @on_durable.setter
+    def on_durable(self, told: Callable[[int], None] | None) -> None:
+        self._journal.on_durable = told
+
+    async def append(self, *records: Record) -> int:
+        lines = [record.to_json() for record in records]
+        bodies = [encode_body(line) for line in lines]
+        for position, body in enumerate(bodies):
+            if len(body) > BLOB_BYTES:
+                bodies[position] = await self._in_blob(records[position], body)
+        self._write(lines, bodies)
+        await self._checkpoint_if_due()
+        return self.state.seq
+
+    async def flush(self) -> None:
+        await self._journal.flush()
+
+    async def write_index(self, index: Json) -> None:
+        position = {
+            "seq": self._journal.seq,
+            "bytes": self._journal.size,
+            "checkpoint_offset": self._checkpoint_offset,
+        }
+        data = orjson.dumps({**index, "journal": position}, option=orjson.OPT_INDENT_2)
+        await self._journal.flush()
+        try:
+            await anyio.to_thread.run_sync(self._replace_index, data)
+        except OSError as error:
+            raise disk.as_store_error(error, f"writing meta.json of {self.state.run_id}") from error
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            try:
+                await self._journal.flush()
+            finally:
+                self._journal.close()
+
+    def _write(self, lines: list[Json], bodies: list[bytes]) -> None:
+        ts = stamp(self._clock.now())
+        seq, _ = self._journal.append(bodies, ts)
+        for line in lines:
+            line["seq"], line["ts"] = seq, ts
+            seq += 1
+            try:
+                fold.apply(self.state, line)
+            except fold.BadRecord as error:
+                raise InternalError(f"a record that does not fit was written to {self.state.run_id}: {error}") from error
+
+    async def _in_blob(self, record: Record, body: bytes) -> bytes:
+        try:
+            sha = await anyio.to_thread.run_sync(rundir.write_blob, self._runs_fd, self.state.run_id, body)
+        except OSError as error:
+            raise disk.as_store_error(error, f"writing a blob of {self.state.run_id}") from error
+        return encode_body({"type": type(record).__name__, "blob": sha, "bytes": len(body)})
+
+    async def _checkpoint_if_due(self) -> None:
+        grown = self._journal.size - (self._checkpoint_offset or 0)
+        if not checkpoint_due(grown, self._checkpoint_bytes):
+            return
+        record = Checkpoint(state=self.state.to_json())
+        seq, body = self.state.seq, encode_body(record.to_json())
+        line = await self._in_blob(record, body)
+        if self.state.seq != seq:
+            return  # something was appended meanwhile, so this is no longer the whole state; the next append tries again
+        offset = self._journal.size
+        self._write([{"type": "Checkpoint", "state": {}, "fold": record.fold}], [_with_fold(line, record.fold)])
+        self._checkpoint_offset, self._checkpoint_bytes = offset, len(body)
+
+    def _replace_index(self, data: bytes) -> None:
+        dir_fd = disk.open_dir(self.state.run_id, dir_fd=self._runs_fd)
+        try:
+            disk.replace_file(rundir.INDEX, data, "index", dir_fd=dir_fd)
+        finally:
+            os.close(dir_fd)
+
+
+def _with_fold(line: bytes, version: int) -> bytes:
+    return encode_body({**orjson.loads(line), "fold": version})
