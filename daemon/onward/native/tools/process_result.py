@@ -11,7 +11,7 @@ from onward.core.vocabulary import Outcome
 from onward.ports.process import CallExit, EndedBy
 from onward.ports.tool import ToolResult
 
-VERIFY = "verify the state of what it was changing before assuming either way, a file may be half written"
+VERIFY = "Verify the state of what it was changing before assuming either way; a file may be half written."
 
 _LOST = "the process that ran it was lost while this call was in flight"
 _DAMAGED = "it ended, but its output is not what its exit record says"
@@ -39,7 +39,7 @@ def result_of_exit(ended: CallExit | None, stdout: bytes, stderr: bytes) -> Tool
         because = why.format(duration_s=ended.duration_s)
         return cut_off(outcome, because, stdout, stderr, notes=notes, evidence=evidence)
     if ended.code == 0:
-        return _result(Outcome.OK, [_body(stdout, stderr) or "[no output]", *notes], stdout, stderr)
+        return _result(Outcome.OK, [_body(stdout, stderr), *notes], stdout, stderr)
     parts = [_body(stdout, stderr), *notes, _status(ended.code)]
     return _result(Outcome.ERROR, parts, stdout, stderr, evidence=evidence)
 
@@ -53,12 +53,12 @@ def cut_off(
     notes: tuple[str, ...] = (),
     evidence: dict[str, Any] | None = None,
 ) -> ToolResult:
-    """Return the result of a call that did not reach its own end: `[error] <outcome>: <because>; ...`."""
+    """Return the result of a call that did not reach its own end: `[error] <outcome>: <because>. ...`."""
     effect = "effect" if outcome is Outcome.INTERRUPTED else "full effect"
-    unknown = f"whether it took {effect} is unknown; it has NOT been retried"
-    head = f"[error] {outcome.value}: {because}; {unknown}; {VERIFY}."
+    unknown = f"Whether it took {effect} is unknown. It has NOT been retried."
+    head = f"[error] {outcome.value}: {because}. {unknown} {VERIFY}"
     body = _body(stdout, stderr)
-    parts = [head, f"What it had printed:\n{body}" if body else "It had printed nothing.", *notes]
+    parts = [head, f"What it had printed so far:\n{body}" if body else "It had printed nothing.", *notes]
     return _result(outcome, parts, stdout, stderr, evidence=evidence)
 
 
