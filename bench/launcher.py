@@ -1,4 +1,4 @@
-"""What the launcher costs: `sh -c true` bare against through the launcher, interleaved in one run. Prints one JSON line."""
+"""What the launcher costs: `sh -c true` bare and through it, interleaved in one run. Prints one JSON line."""
 
 import json
 import os
@@ -43,10 +43,8 @@ async def launched(spawner: LauncherSpawner, runs: Path, number: int) -> float:
 
 async def measure(rounds: int) -> dict[str, float]:
     spawner = LauncherSpawner()
-    pairs: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as runs:
-        for number in range(rounds + 3):
-            pairs.append((bare(), await launched(spawner, Path(runs), number)))
+        pairs = [(bare(), await launched(spawner, Path(runs), number)) for number in range(rounds + 3)]
     bare_ms, launched_ms = (statistics.median(times) * 1000 for times in zip(*pairs[3:], strict=True))
     return {
         "bare_ms": round(bare_ms, 2),

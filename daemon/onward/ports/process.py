@@ -58,7 +58,9 @@ class Trace(StrEnum):
     NONE = "none"  # no such directory
     ALIVE = "alive"  # its launcher holds its lock
     EXITED = "exited"  # a whole exit record
-    FENCED = "fenced"  # no launcher ever took `identity`; our fence stands there now: the command never ran and never will
+    FENCED = (
+        "fenced"  # no launcher ever took `identity`; our fence stands there now: the command never ran and never will
+    )
     LOST = "lost"  # it was started and is gone without an exit record
 
 

@@ -15,6 +15,7 @@ from onward.processes.identity import Identity, boot_id, parse_identity, parse_o
 from onward.processes.launcher_kernel import lock_is_held
 
 _SMALL_BYTES = 64 * 1024
+_HALF_BYTES = 1 << 20
 
 
 @contextmanager
@@ -101,6 +102,25 @@ def read_identity(call_dir: Path) -> Identity | None:
             return _look(directory)[1]
     except FileNotFoundError:
         return None
+
+
+def outputs(call_dir: Path) -> tuple[bytes, bytes]:
+    """Return stdout and stderr of a call, living or not: at most the first and last MiB of each; missing is empty."""
+    try:
+        with opened(call_dir) as directory:
+            return _kept(directory, "stdout"), _kept(directory, "stderr")
+    except FileNotFoundError:
+        return b"", b""
+
+
+def _kept(directory: int, name: str) -> bytes:
+    with opened_file(directory, name) as file:
+        if file is None:
+            return b""
+        size = os.fstat(file).st_size
+        if size <= 2 * _HALF_BYTES:
+            return os.pread(file, 2 * _HALF_BYTES, 0)
+        return os.pread(file, _HALF_BYTES, 0) + os.pread(file, _HALF_BYTES, size - _HALF_BYTES)
 
 
 def read_output(call_dir: Path, name: str, limit_bytes: int) -> str:

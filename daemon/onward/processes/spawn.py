@@ -5,8 +5,8 @@ import marshal
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class LauncherSpawner:
         """
         identity = await to_thread.run_sync(evidence.read_identity, call_dir)
         if identity is not None:
-            with _process(identity) as fd:
+            async with _process(identity) as fd:
                 if fd is not None:
                     await anyio.wait_readable(fd)
         self._reap()
@@ -75,6 +75,10 @@ class LauncherSpawner:
         if found.trace is Trace.LOST and identity is not None:
             await tree.end_call(identity.markers)
         return found.exit
+
+    def outputs(self, call_dir: Path) -> tuple[bytes, bytes]:
+        """Read the kept stdout and stderr of a call; see `evidence.outputs`."""
+        return evidence.outputs(call_dir)
 
     async def end(self, call_dir: Path, *, by: EndedBy, grace_s: float = 5.0) -> None:
         """Ask the launcher to end its whole tree (TERM, after `grace_s` KILL) and wait until it has recorded that.
@@ -89,7 +93,7 @@ class LauncherSpawner:
         if found.trace is not Trace.ALIVE:
             return
         if identity is not None:
-            with _process(identity) as fd:
+            async with _process(identity) as fd:
                 if fd is not None:
                     await _insist(fd, signal.SIGUSR1 if by is EndedBy.CANCEL else signal.SIGTERM, grace_s)
             self._reap()
@@ -170,9 +174,9 @@ class _Child:
     status: int | None = None
 
 
-@contextmanager
-def _process(identity: Identity) -> Iterator[int | None]:
-    fd = open_process(identity)
+@asynccontextmanager
+async def _process(identity: Identity) -> AsyncIterator[int | None]:
+    fd = await to_thread.run_sync(open_process, identity)
     try:
         yield fd
     finally:

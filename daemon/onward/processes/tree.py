@@ -46,10 +46,9 @@ async def end_call(markers: frozenset[bytes]) -> int:
 async def _end_all(wanted: Wanted, grace_s: float) -> int:
     """Signal in rounds until nobody is found: what forks while it is being ended is met in the next round."""
     ended: set[tuple[int, int]] = set()
-    spared = _ourselves()
     for number in range(_ROUNDS):
         number_sent = signal.SIGTERM if number == 0 and grace_s > 0 else signal.SIGKILL
-        found = await to_thread.run_sync(_signal_all, wanted, spared, number_sent)
+        found = await to_thread.run_sync(_signal_all, wanted, number_sent)
         if not found:
             break
         ended.update(found)
@@ -57,8 +56,9 @@ async def _end_all(wanted: Wanted, grace_s: float) -> int:
     return len(ended)
 
 
-def _signal_all(wanted: Wanted, spared: set[int], number: int) -> dict[tuple[int, int], int]:
+def _signal_all(wanted: Wanted, number: int) -> dict[tuple[int, int], int]:
     """Signal all that are wanted; returns their pidfds by pid and start ticks."""
+    spared = _ourselves()
     found: dict[tuple[int, int], int] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) in spared or not wanted(_environment(int(name))):

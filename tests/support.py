@@ -1,0 +1,30 @@
+"""Waiting for conditions: never a bare sleep, always a deadline."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], timeout_s: float = 15.0) -> T:
+    """Return the first true value of `condition`; fails when none comes in time."""
+    end = time.monotonic() + timeout_s
+    while True:
+        if value := condition():
+            return value
+        assert time.monotonic() < end, f"not within {timeout_s} s: {condition}"
+        time.sleep(0.01)
+
+
+async def eventually(condition: Callable[[], T], timeout_s: float = 15.0) -> T:
+    """Return the first true value of `condition`, asked in a thread while other tasks run; fails when none comes."""
+    end = time.monotonic() + timeout_s
+    while True:
+        if value := await to_thread.run_sync(condition):
+            return value
+        assert time.monotonic() < end, f"not within {timeout_s} s: {condition}"
+        await anyio.sleep(0.01)
