@@ -66,7 +66,11 @@ class Trace(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTrace:
-    """The evidence about one call. `exit` is set only for `EXITED`; `pid` is the launcher's."""
+    """The evidence about one call. `exit` is set only for `EXITED`; `pid` is the launcher's.
+
+    `boot_id` is the one recorded in the `identity` that stands there, a launcher's or a fence's. A fence of another boot
+    than the hand-over's does not prove that the command never ran: a power cut may have taken the launcher's identity.
+    """
 
     trace: Trace
     exit: CallExit | None = None
@@ -80,35 +84,57 @@ class ProcessSpawner(Protocol):
     async def run(self, spec: LaunchSpec) -> CallExit | None:
         """Launch and wait for the end; None when the launcher was lost without an exit record.
 
-        Cancelling the wait leaves the command running: it is found again by `probe` and `adopt`.
+        What then survives of its tree is ended first. Cancelling the wait leaves the command running: it is found again
+        by `probe` and `adopt`.
 
         Raises:
-            OSError: Nothing was started (for example no processes or descriptors left).
+            OSError: Nothing was started (no processes or descriptors left, fenced before it began), and a fence makes
+                sure that nothing will be.
         """
         ...
 
     def probe(self, call_dir: Path) -> CallTrace:
-        """Look without changing anything (never answers `FENCED` for a call that could still start: `LOST` is not
-        answered either then; an unstarted call without fence is `NONE`).
+        """Look without changing anything. Blocks: call it in a thread.
+
+        A call without `identity` is `NONE`, whether or not its directory exists: its launcher may still come.
         """
         ...
 
     def fence(self, call_dir: Path) -> CallTrace:
-        """Look, and make sure that a call that has not started never will. Blocks: run it in a thread."""
+        """Look, and make sure that a call that has not started never will. Idempotent. Blocks: call it in a thread.
+
+        `NONE` means that there is no directory: no launcher was ever told of the call.
+
+        Raises:
+            OSError: The fence could not be written.
+        """
         ...
 
     async def adopt(self, call_dir: Path) -> CallExit | None:
-        """Wait for a living call of an earlier daemon; None when it was lost without an exit record."""
+        """Wait for a living call of an earlier daemon; None when it was lost without an exit record.
+
+        One that has ended already answers at once. Cancelling the wait leaves the command running.
+        """
         ...
 
     def outputs(self, call_dir: Path) -> tuple[bytes, bytes]:
-        """Read the kept stdout and stderr of a call, at most 2 MiB each; what is missing is empty. Blocks."""
+        """Read the kept stdout and stderr of a call, at most 2 MiB each; what is missing is empty. Blocks.
+
+        Works on a living call too: what it has printed so far.
+        """
         ...
 
     async def end(self, call_dir: Path, *, by: EndedBy, grace_s: float = 5.0) -> None:
-        """Ask the launcher to end its whole tree (TERM, after `grace_s` KILL) and wait until it has recorded that."""
+        """Ask the launcher to end its whole tree (TERM, after `grace_s` KILL) and wait until it has recorded that.
+
+        `CANCEL` is recorded as such, anything else as `STOP`. A call that has not started yet is fenced (its `run`
+        raises), one that has ended is left as it is.
+        """
         ...
 
     async def end_leftovers(self, instance: str, keep: frozenset[tuple[str, str]]) -> int:
-        """End every process of this instance whose (run_id, call_id) is not in `keep`; returns how many were ended."""
+        """End every process of this instance whose (run_id, call_id) is not in `keep`; returns how many were ended.
+
+        Only processes that carry a run's marker: servers shared by all runs are not touched, nor is any stranger.
+        """
         ...
