@@ -89,6 +89,16 @@ async def test_a_result_found_later_is_the_same_as_the_live_one(world: World, en
     assert result_of_exit(end, *world.spawner.outputs(world.call_dir)) == live
 
 
+async def test_an_output_that_cannot_be_read_does_not_look_like_a_command_that_never_ran(world: World) -> None:
+    (world.call_dir / "stdout").symlink_to(world.workspace / "out")
+
+    result = await world.call(shell, command=f"rm {world.workspace}/out")
+
+    assert result.outcome is Outcome.INTERRUPTED
+    assert "its output cannot be read" in result.text
+    assert "Whether it took effect is unknown" in result.text
+
+
 VERIFY = "Verify the state of what it was changing before assuming either way; a file may be half written."
 
 

@@ -2,20 +2,18 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, get_type_hints
+from functools import partial
+from typing import Any, get_type_hints
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from onward.core.text import clean, clean_json, excerpt
 from onward.core.vocabulary import Effect, Outcome
 from onward.errors import OnwardError
 from onward.native.tools.schema import described, parameters_schema, problems
 from onward.ports.tool import ToolContext, ToolResult, ToolSpec
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 TOOL_THREADS = 32
 
@@ -44,31 +42,24 @@ class FunctionTool:
         self, function: Callable[..., ToolResult | Awaitable[ToolResult]], *, effect: Effect, runs_process: bool
     ) -> None:
         self.function = function
-        self.name = function.__name__
-        self._effect = effect
-        self._runs_process = runs_process
-
-    @cached_property
-    def spec(self) -> ToolSpec:
-        """What the model is told, and what Onward knows of its effect."""
-        description, arguments = described(self.function)
-        return ToolSpec(
-            name=self.name,
+        # Made at once: a schema made at the first call would hold up the event loop.
+        self._arguments = _arguments_of(function)
+        description, arguments = described(function)
+        self.spec = ToolSpec(
+            name=function.__name__,
             description=description,
             parameters=parameters_schema(self._arguments, arguments),
-            effect=self._effect,
-            runs_process=self._runs_process,
+            effect=effect,
+            runs_process=runs_process,
         )
 
     async def call(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Run one call to its end; a plain function runs in a thread, and a thread that may write is waited for."""
-        from pydantic import ValidationError
-
         try:
             values = self._validated(arguments)
         except ValidationError as error:
             return failure(
-                f"invalid arguments for {self.name}, so nothing was done:\n{problems(error, self.spec.parameters)}"
+                f"invalid arguments for {self.spec.name}, so nothing was done:\n{problems(error, self.spec.parameters)}"
             )
         try:
             return await self._run(context, values)
@@ -80,7 +71,7 @@ class FunctionTool:
             result: ToolResult = await self.function(context, **values)
             return result
         work: Callable[[], Any] = partial(self.function, context, **values)
-        only_reads = self._effect is Effect.READ
+        only_reads = self.spec.effect is Effect.READ
         done: ToolResult = await to_thread.run_sync(work, abandon_on_cancel=only_reads, limiter=_limiter())
         return done
 
@@ -93,17 +84,15 @@ class FunctionTool:
         model = self._arguments.model_validate(given)
         return {name: getattr(model, name) for name in fields}
 
-    @cached_property
-    def _arguments(self) -> "type[BaseModel]":
-        from pydantic import ConfigDict, create_model
 
-        hints = get_type_hints(self.function, include_extras=True)
-        fields: dict[str, Any] = {
-            name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
-            for name, parameter in inspect.signature(self.function).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
-        return create_model(self.name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+def _arguments_of(function: Callable[..., Any]) -> type[BaseModel]:
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    return create_model(function.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
 def tool(

@@ -6,6 +6,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from onward.core.text import clean
 from onward.native.tools.definition import ToolError
@@ -21,11 +22,20 @@ _FILE_LOCKS = tuple(threading.Lock() for _ in range(64))
 
 def located(context: ToolContext, path: str) -> str:
     """Return the absolute path that the model means: relative to the workspace, `~` is the command's HOME."""
+    return resolved(path, context.workspace, context.env.get("HOME"))
+
+
+def resolved(path: str, workspace: Path, home: str | None) -> str:
+    """Return the absolute path that the model means.
+
+    Raises:
+        ToolError: The path is empty.
+    """
     if not path:
         raise ToolError("the path is empty")
-    if path == "~" or path.startswith("~/"):
-        path = context.env.get("HOME", "~") + path[1:]
-    return str(context.workspace / path)
+    if home and (path == "~" or path.startswith("~/")):
+        path = home + path[1:]
+    return str(workspace / path)
 
 
 def shown(path: str) -> str:

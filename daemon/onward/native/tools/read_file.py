@@ -39,23 +39,24 @@ def read_file(
         if skipped < offset or (offset and not file.peek(1)):
             raise ToolError(f"{shown(name)} has only {skipped} lines, there is nothing from offset {offset} on")
         page = _read(file, limit)
-        return ToolResult(text=_text(page, offset, at_end=not file.peek(1)))
+        return ToolResult(text=_text(page, offset, at_end=not page.more and not file.peek(1)))
 
 
 @dataclass(slots=True)
 class _Page:
     lines: list[str] = field(default_factory=list)
     size_bytes: int = 0
+    more: bool = False
+    """Whether a line was read that did not fit any more."""
     cut: int | None = None
     """How many bytes the only line has, when it was too long to be shown whole."""
 
 
 def _skip(file: BufferedReader, lines: int) -> int:
-    skipped = 0
-    while skipped < lines:
-        if not _pass_line(file):
-            break
-        if file.tell() > MAX_PASSED_BYTES:
+    skipped = passed = 0
+    while skipped < lines and (length := _pass_line(file)):
+        passed += length
+        if passed > MAX_PASSED_BYTES:
             raise ToolError(f"offset {lines} is too far into the file; use shell, for example sed -n")
         skipped += 1
     return skipped
@@ -74,7 +75,6 @@ def _pass_line(file: BufferedReader) -> int:
 def _read(file: BufferedReader, limit: int | None) -> _Page:
     page = _Page()
     while limit is None or len(page.lines) < limit:
-        start = file.tell()
         raw = file.readline(TEXT_BYTES + 1)
         # Measured as it will be sent: a byte that is no UTF-8 takes three there.
         line = decode(raw)
@@ -86,7 +86,7 @@ def _read(file: BufferedReader, limit: int | None) -> _Page:
             page.size_bytes += size
             continue
         if page.lines:
-            file.seek(start)
+            page.more = True
             break
         page.lines.append(line.encode()[:TEXT_BYTES].decode("utf-8", "ignore"))
         page.cut = len(raw) + (0 if raw.endswith(b"\n") else _pass_line(file))

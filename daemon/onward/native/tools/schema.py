@@ -3,11 +3,10 @@
 import inspect
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
-    from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 MAX_SHOWN = 80
 
@@ -34,7 +33,7 @@ def described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return _LINE_BREAK.sub(" ", "\n".join(text).strip()), arguments
 
 
-def parameters_schema(model: "type[BaseModel]", descriptions: dict[str, str]) -> dict[str, Any]:
+def parameters_schema(model: type[BaseModel], descriptions: dict[str, str]) -> dict[str, Any]:
     """Return the JSON schema of a model's fields: no titles, an optional field as its plain type."""
     schema: dict[str, Any] = model.model_json_schema()
     properties = {name: _property(found) for name, found in schema.get("properties", {}).items()}
@@ -56,13 +55,13 @@ def _property(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def problems(error: "ValidationError", schema: dict[str, Any]) -> str:
+def problems(error: ValidationError, schema: dict[str, Any]) -> str:
     """Return one line per wrong argument, and one that says what is expected."""
     lines = [f"- {_problem(detail)}" for detail in error.errors(include_url=False)]
     return "\n".join([*lines[:20], f"Expected: {expected(schema)}"])
 
 
-def _problem(detail: "ErrorDetails") -> str:
+def _problem(detail: ErrorDetails) -> str:
     where = ".".join(str(step) for step in detail["loc"]) or "arguments"
     if detail["type"] == "missing":
         return f"{where}: is missing"

@@ -6,9 +6,11 @@ from typing import Annotated
 from annotated_types import Gt
 from anyio import to_thread
 
-from onward.core.vocabulary import Effect
+from onward.core.text import clean
+from onward.core.vocabulary import Effect, Outcome
+from onward.errors import StoreError
 from onward.native.tools.definition import ToolError, tool
-from onward.native.tools.process_result import result_of_exit
+from onward.native.tools.process_result import cut_off, result_of_exit
 from onward.ports.process import LaunchSpec
 from onward.ports.tool import ToolContext, ToolResult
 
@@ -44,5 +46,9 @@ async def shell(context: ToolContext, *, command: str, timeout_s: Annotated[floa
         orphan_grace_s=context.orphan_grace_s,
     )
     ended = await context.spawner.run(spec)
-    stdout, stderr = await to_thread.run_sync(context.spawner.outputs, context.call_dir)
+    try:
+        stdout, stderr = await to_thread.run_sync(context.spawner.outputs, context.call_dir)
+    except (OSError, StoreError) as error:
+        # Raised from here an OSError would say that the command never ran.
+        return cut_off(Outcome.INTERRUPTED, f"its output cannot be read ({clean(str(error))})")
     return result_of_exit(ended, stdout, stderr)
