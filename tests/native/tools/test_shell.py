@@ -105,9 +105,9 @@ VERIFY = "Verify the state of what it was changing before assuming either way; a
 @pytest.mark.parametrize(
     ("end", "outcome", "because", "effect"),
     [
-        (ended(by=EndedBy.DEADLINE), Outcome.TIMEOUT, "it was ended at its deadline after 12 s", "full effect"),
-        (ended(by=EndedBy.CANCEL), Outcome.CANCELLED, "it was ended on request after 12 s", "full effect"),
-        (ended(by=EndedBy.STOP), Outcome.INTERRUPTED, "ended after 12 s because the daemon was stopped", "effect"),
+        (ended(by=EndedBy.DEADLINE), Outcome.TIMEOUT, "it was ended at its deadline after 12.3 s", "full effect"),
+        (ended(by=EndedBy.CANCEL), Outcome.CANCELLED, "it was ended on request after 12.3 s", "full effect"),
+        (ended(by=EndedBy.STOP), Outcome.INTERRUPTED, "ended after 12.3 s because the daemon was stopped", "effect"),
         (ended(by=EndedBy.ORPHAN_GRACE), Outcome.INTERRUPTED, "because no daemon came back", "effect"),
         (ended(intact=False), Outcome.INTERRUPTED, "its output is not what its exit record says", "effect"),
         (None, Outcome.INTERRUPTED, "was lost while this call was in flight", "effect"),

@@ -16,10 +16,10 @@ VERIFY = "Verify the state of what it was changing before assuming either way; a
 _LOST = "the process that ran it was lost while this call was in flight"
 _DAMAGED = "it ended, but its output is not what its exit record says"
 _WHY_ENDED = {
-    EndedBy.DEADLINE: (Outcome.TIMEOUT, "it was ended at its deadline after {duration_s:.0f} s"),
-    EndedBy.CANCEL: (Outcome.CANCELLED, "it was ended on request after {duration_s:.0f} s"),
-    EndedBy.ORPHAN_GRACE: (Outcome.INTERRUPTED, "it was ended after {duration_s:.0f} s because no daemon came back"),
-    EndedBy.STOP: (Outcome.INTERRUPTED, "it was ended after {duration_s:.0f} s because the daemon was stopped"),
+    EndedBy.DEADLINE: (Outcome.TIMEOUT, "it was ended at its deadline after {duration_s:.1f} s"),
+    EndedBy.CANCEL: (Outcome.CANCELLED, "it was ended on request after {duration_s:.1f} s"),
+    EndedBy.ORPHAN_GRACE: (Outcome.INTERRUPTED, "it was ended after {duration_s:.1f} s because no daemon came back"),
+    EndedBy.STOP: (Outcome.INTERRUPTED, "it was ended after {duration_s:.1f} s because the daemon was stopped"),
 }
 
 
