@@ -8,9 +8,10 @@ from typing import Any
 
 from onward.core import status as states
 from onward.core.conversation import CallState, Turn
+from onward.core.ids import is_call_id, make_call_id
 from onward.core.records import FOLD_VERSION, SCHEMA, problem_with
 from onward.core.state import Damage, RunState
-from onward.core.status import Status
+from onward.core.status import TERMINAL
 from onward.core.vocabulary import SettledBy, Source
 from onward.errors import InternalError
 
@@ -39,6 +40,7 @@ def apply(state: RunState, line: Line) -> None:
         if line.get("must"):
             raise NewerRecord(f"record {line['seq']} is a {line['type']!r}, which this version does not know")
     else:
+        _refuse_newer_schema(line)
         if problem := problem_with(line):
             raise BadRecord(f"{line['type']}: {problem}")
         try:
@@ -48,6 +50,13 @@ def apply(state: RunState, line: Line) -> None:
     state.seq = max(state.seq, line["seq"])
     if type(line.get("ts")) is str:
         state.updated_at = line["ts"]
+
+
+def _refuse_newer_schema(line: Line) -> None:
+    """Before the members are looked at: a newer schema may have others."""
+    schema = line.get("schema") if line["type"] == "RunStarted" else None
+    if type(schema) is int and schema > SCHEMA:
+        raise NewerRecord(f"the journal has schema {schema}, this version knows {SCHEMA}")
 
 
 def note_damage(state: RunState, offset: int, what: str) -> None:
@@ -61,8 +70,6 @@ def note_damage(state: RunState, offset: int, what: str) -> None:
 def _run_started(state: RunState, line: Line) -> None:
     if state.run_id:
         raise BadRecord("a second RunStarted")
-    if line["schema"] > SCHEMA:
-        raise NewerRecord(f"the journal has schema {line['schema']}, this version knows {SCHEMA}")
     for name in _STARTED_FIELDS:
         if name in line:
             setattr(state, name, line[name])
@@ -130,10 +137,12 @@ def _assistant_turn(state: RunState, line: Line) -> None:
     content = line["content"]
     if not all(type(block) is dict for block in content):
         raise BadRecord("AssistantTurn: a content block is not an object")
+    if not is_call_id(make_call_id(line["turn"], 1)):
+        raise BadRecord(f"AssistantTurn: {line['turn']} is no turn")
     state.conversation.add_turn(
         Turn(turn=line["turn"], seen=line["seen"], content=content, stop_reason=line["stop_reason"])
     )
-    state.turns = line["turn"]
+    state.turns = max(state.turns, line["turn"])
     state.turn_seq = line["seq"]
     state.inferring = state.told = state.gap_since_turn = False
     state.attempts = state.failures = 0
@@ -151,6 +160,8 @@ def _count(value: object) -> int:
 
 def _tool_batch(state: RunState, line: Line) -> None:
     calls = [_call(call) for call in line["calls"]]
+    if len({call.call_id for call in calls}) < len(calls):
+        raise BadRecord("ToolBatch: two calls have one id")
     if state.turn is None or state.turn.turn != line["turn"] or state.turn.batch:
         # Only beside damage: the turn's own line is lost, or it is here twice.
         state.conversation.add_turn(Turn(turn=line["turn"], seen=state.seq, content=[], stop_reason="tool_use"))
@@ -170,6 +181,8 @@ def _call(call: Any) -> CallState:
         raise BadRecord("ToolBatch: a call lacks a member") from None
     if not all(type(text) is str for text in texts) or type(arguments) not in (dict, str):
         raise BadRecord("ToolBatch: a call's member has another type")
+    if not is_call_id(texts[0]):
+        raise BadRecord(f"ToolBatch: {texts[0]!r} is no call id")
     return CallState(call_id=texts[0], provider_id=texts[1], name=texts[2], arguments=arguments, effect=texts[3])
 
 
@@ -186,6 +199,8 @@ def _tool_call_started(state: RunState, line: Line) -> None:
 
 
 def _tool_call_done(state: RunState, line: Line) -> None:
+    if line.get("ends_run") not in (None, *TERMINAL):
+        raise BadRecord(f"ToolCallDone: a run cannot end as {line['ends_run']!r}")
     call = _find_call(state, line["call_id"])
     if line["settled_by"] == SettledBy.TOOL:
         _progressed(state, line)
@@ -263,5 +278,7 @@ def restore(line: Line) -> RunState | None:
         state = RunState.from_json(line["state"])
     except (KeyError, TypeError, ValueError):
         return None
-    state.seq = line["seq"]
-    return state if state.run_id and state.status in Status else None
+    if not state.run_id:
+        return None
+    apply(state, line)
+    return state

@@ -4,6 +4,7 @@
 the line without the 17 bytes after its first brace (the `crc` member itself) and without the newline.
 """
 
+import re
 from typing import Any
 from zlib import crc32
 
@@ -13,8 +14,11 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 BLOB_BYTES = 64 * 1024
 """A record whose line would be longer than this stands in a blob, and its line names that blob."""
 
-_PREFIX = b'{"crc":"'
-_HEX = frozenset(b"0123456789abcdef")
+MAX_SEQ = (1 << 53) - 1
+MAX_DEPTH = 200
+"""Containers in containers: more than any record has (`text.JSON_DEPTH`), less than what cannot be written again."""
+
+_SEAL = re.compile(rb'\{"(...)":"([0-9a-f]{8})",', re.DOTALL)
 _BRACE_CRC = crc32(b"{")
 
 
@@ -39,25 +43,50 @@ def decode(line: bytes) -> dict[str, Any]:
     A line without any `crc` key (written by hand) is accepted; then the record holds `"hand": true`.
 
     Raises:
-        BadLine: It is not valid JSON, its checksum is wrong, or `seq` or `type` is missing.
+        BadLine: It is not valid JSON, its checksum is wrong, or `seq`, `dur` or `type` is missing or impossible.
     """
-    sealed = line[:8] == _PREFIX
-    if sealed and not (line[16:18] == b'",' and _HEX.issuperset(line[8:16])):
-        raise BadLine("malformed checksum")
-    if sealed and crc32(memoryview(line)[18:], _BRACE_CRC) != int(line[8:16], 16):
+    # A first key of another name before a checksum is a damaged `crc`: nobody writes that by hand.
+    sealed = _SEAL.match(line)
+    if sealed and (sealed[1] != b"crc" or crc32(memoryview(line)[18:], _BRACE_CRC) != int(sealed[2], 16)):
         raise BadLine("wrong checksum")
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        raise BadLine("not JSON" if line.strip(b"\x00") else "zero bytes") from None
-    if type(record) is not dict:
-        raise BadLine("not an object")
+    record = parse(line)
     if sealed:
         del record["crc"]
     elif "crc" in record:
-        raise BadLine("checksum not at the start of the line")
+        raise BadLine("malformed checksum")
     else:
         record["hand"] = True
-    if type(record.get("seq")) is not int or record["seq"] < 1 or type(record.get("type")) is not str:
+    seq = record.get("seq")
+    if type(seq) is not int or not 1 <= seq <= MAX_SEQ or type(record.get("type")) is not str:
         raise BadLine("no seq or no type")
+    dur = record.get("dur", 0)
+    if type(dur) is not int or not 0 <= dur < seq:
+        raise BadLine("dur is no seq before this one")
     return record
+
+
+def parse(text: bytes) -> dict[str, Any]:
+    """Return the JSON object that `text` holds.
+
+    Raises:
+        BadLine: It holds none, or one that is nested too deeply to be worked with.
+    """
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise BadLine("not JSON" if text.strip(b"\x00") else "zero bytes") from None
+    if type(value) is not dict:
+        raise BadLine("not an object")
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _is_too_deep(value):
+        raise BadLine("nested too deeply")
+    return value
+
+
+def _is_too_deep(value: dict[str, Any]) -> bool:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        members = (item for box in level for item in (box.values() if type(box) is dict else box))
+        level = [item for item in members if type(item) in (dict, list)]
+        if not level:
+            return False
+    return True

@@ -91,9 +91,7 @@ class RecoveryPlan:
     needs: Needs | None = None
 
 
-def plan(
-    state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, loss: str | None = None
-) -> RecoveryPlan:
+def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, loss: str | None = None) -> RecoveryPlan:
     """Decide what recovery does with a folded run.
 
     Args:
@@ -144,7 +142,9 @@ def lost_records(state: RunState, call_dirs: Iterable[str], index_seq: int | Non
         return f"meta.json knows record {index_seq}, the journal ends at {state.seq}"
     known = {call.call_id: call.started for call in state.calls}
     for name in call_dirs:
-        turn = int(name[1:].partition("c")[0]) if is_call_id(name) else 0
+        if not is_call_id(name):
+            continue
+        turn = int(name[1:].partition("c")[0])
         if turn > state.turns or (turn == state.turns and not known.get(name)):
             return f"calls/{name} is there, but the journal does not know that the call was handed over"
     return None

@@ -6,15 +6,14 @@ behind it), any other is a gap between two good parts, and both parts are used.
 """
 
 from array import array
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from zlib import crc32
 
-import orjson
-
 from onward.core import fold
-from onward.core.line import BadLine, decode
+from onward.core.line import BadLine, decode, parse
 from onward.core.records import FOLD_VERSION, Json
 from onward.core.state import RunState
 
@@ -42,6 +41,8 @@ class Replay:
 
 @dataclass(slots=True)
 class _Gap:
+    """A bad place that begins after record `after_seq`; -1 where no bytes are bad, so that it is never a torn tail."""
+
     offset: int
     after_seq: int
     what: str
@@ -77,7 +78,8 @@ class Replayer:
         state = fold.restore(record) if line.endswith(b"\n") else None
         if state is None:
             return None
-        replayer.state, replayer._last_seq, replayer._first_seq = state, record["seq"], record["seq"] + 1
+        replayer.state, replayer._last_seq, replayer._first_seq = state, record["seq"], record["seq"]
+        replayer._crcs.append(crc32(line[:-1]))
         replayer._highest_dur = record.get("dur", 0)
         replayer.offset = replayer._end = offset + len(line)
         replayer._checkpoint = (offset, record.get("bytes", len(line)))
@@ -91,6 +93,8 @@ class Replayer:
         """
         offset, self.offset = self.offset, self.offset + len(raw)
         line = raw[:-1] if raw.endswith(b"\n") else raw
+        if offset == 0:
+            line = line.removeprefix(BOM_UTF8)
         if not line.strip() and raw.endswith(b"\n"):
             if not self._waiting:
                 self._end = self.offset
@@ -120,7 +124,8 @@ class Replayer:
         """
         torn = next((gap.what for gap in self._waiting if isinstance(gap, _Gap)), None)
         if not self.state.run_id:
-            raise NotAJournal(torn or "the journal is empty")
+            damage = self.state.damage[0].what if self.state.damage else None
+            raise NotAJournal(damage or torn or "the journal is empty")
         offset, size = self._checkpoint or (None, 0)
         return Replay(
             state=self.state,
@@ -139,11 +144,8 @@ class Replayer:
         body = self.load_blob(sha) if type(sha) is str else None
         if body is None:
             raise BadLine(f"its blob {sha!r} is missing or damaged")
-        try:
-            members = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            members = None
-        if type(members) is not dict or members.get("type") != record["type"]:
+        members = parse(body)
+        if members.get("type") != record["type"]:
             raise BadLine(f"its blob {sha!r} holds no {record['type']}")
         return {**members, **record}
 
@@ -153,7 +155,7 @@ class Replayer:
             if not self._waiting:
                 self._end = self.offset
             return
-        self._waiting.append(_Gap(offset, record["seq"] - 1, f"record {record['seq']} is there twice"))
+        self._waiting.append(_Gap(offset, -1, f"record {record['seq']} is there twice"))
         self._take(offset, len(raw), record)
 
     def _take(self, offset: int, length: int, record: Json) -> None:
@@ -190,6 +192,6 @@ class Replayer:
         if record.get("fold") != FOLD_VERSION:
             return
         self._checkpoint = (offset, record.get("bytes", length))
-        if self.state.gap_since_turn and (restored := fold.restore(record)):
+        if self.state.damage and (restored := fold.restore(record)):
             restored.damage, restored.hand_written = self.state.damage, self.state.hand_written
             self.state = restored

@@ -112,7 +112,7 @@ class RunState:
         return Phase.INFERRING if self.inferring else Phase.READY_TO_INFER
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole state for a Checkpoint. It shares its parts with the state: encode it before that changes."""
+        """Return the whole state for a Checkpoint. It shares its parts with the state: encode it before it changes."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         talk = {f.name: getattr(self.conversation, f.name) for f in fields(self.conversation)}
         state["conversation"] = {**talk, "used_ids": sorted(self.conversation.used_ids)}
