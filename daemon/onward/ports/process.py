@@ -68,8 +68,8 @@ class Trace(StrEnum):
 class CallTrace:
     """The evidence about one call. `exit` is set only for `EXITED`; `pid` is the launcher's.
 
-    `boot_id` is the one recorded in the `identity` that stands there, a launcher's or a fence's. A fence of another boot
-    than the hand-over's does not prove that the command never ran: a power cut may have taken the launcher's identity.
+    `boot_id` is the one recorded in the `identity` that stands there, a launcher's or a fence's. A fence of another
+    boot than the hand-over's proves nothing: a power cut may have taken the launcher's identity.
     """
 
     trace: Trace

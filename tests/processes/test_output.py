@@ -1,0 +1,175 @@
+"""What a command prints is kept, bounded, counted, and read back as text."""
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+from anyio import to_thread
+
+from onward.errors import Unreadable
+from onward.ports.process import CallExit, Trace
+from onward.processes import LauncherSpawner, read_output
+from onward.processes.evidence import fence, outputs, probe
+from tests.processes.launching import command, printed, start_daemon
+from tests.support import until
+
+MIB = 1 << 20
+
+
+async def run(runs: Path, script: str, **changes: object) -> tuple[CallExit, Path]:
+    spec = command(runs, script, **changes)
+    ended = await LauncherSpawner().run(spec)
+    assert ended is not None
+    return ended, spec.call_dir
+
+
+async def test_150_mb_without_a_newline_are_bounded_on_disk_and_in_memory(tmp_path: Path) -> None:
+    script = "printf first; yes | tr -d '\\n' | head -c 150000000; printf last; grep VmHWM /proc/$PPID/status >&2"
+    ended, call_dir = await run(tmp_path, script)
+    stdout, stderr = await to_thread.run_sync(outputs, call_dir)
+    assert len(stdout) == 2 * MIB
+    assert (stdout[:6], stdout[-5:]) == (b"firsty", b"ylast")
+    assert (ended.stdout_dropped, ended.intact) == (150_000_009 - 2 * MIB, True)
+    assert int(stderr.split()[1]) < 40_000  # KiB the launcher ever had
+
+
+async def test_an_external_agents_output_is_kept_whole(tmp_path: Path) -> None:
+    ended, call_dir = await run(tmp_path, "head -c 5000000 /dev/zero; echo end", tail_bytes=None)
+    assert (call_dir / "stdout").stat().st_size == 5_000_004
+    assert (ended.stdout_dropped, ended.intact) == (0, True)
+
+
+async def test_stderr_is_drained_while_stdout_is_read(tmp_path: Path) -> None:
+    """A megabyte to stderr in the middle of stdout: neither pipe may fill up and stop the command."""
+    ended, call_dir = await run(tmp_path, "echo one; head -c 1000000 /dev/zero >&2; echo two", deadline_s=20.0)
+    stdout, stderr = await to_thread.run_sync(outputs, call_dir)
+    assert (ended.code, stdout, len(stderr)) == (0, b"one\ntwo\n", 1_000_000)
+
+
+async def test_only_the_tail_or_nothing_can_be_kept(tmp_path: Path) -> None:
+    ended, call_dir = await run(tmp_path, "seq 100000; echo err >&2", head_bytes=0, tail_bytes=0)
+    assert await to_thread.run_sync(outputs, call_dir) == (b"", b"")
+    assert (ended.stdout_dropped, ended.stderr_dropped, ended.intact) == (588_895, 4, True)
+
+
+async def test_invalid_utf8_becomes_text(tmp_path: Path) -> None:
+    _, call_dir = await run(tmp_path, "printf 'a\\377\\000b\\303'")
+    assert await to_thread.run_sync(read_output, call_dir, "stdout", 4096) == "a\ufffd\ufffdb\ufffd"
+
+
+async def test_read_output_counts_what_is_missing(tmp_path: Path) -> None:
+    _, call_dir = await run(tmp_path, "printf start; head -c 9000 /dev/zero | tr '\\0' x; printf end", head_bytes=1000)
+    whole = await to_thread.run_sync(read_output, call_dir, "stdout", 10_000)
+    assert (whole[:6], whole[-4:], len(whole)) == ("startx", "xend", 9008)
+    short = await to_thread.run_sync(read_output, call_dir, "stdout", 1096)
+    assert short == f"start{'x' * 495}\n[... 8008 bytes left out ...]\n{'x' * 497}end"
+
+
+async def test_read_output_counts_what_the_launcher_did_not_keep(tmp_path: Path) -> None:
+    sizes = {"head_bytes": 10, "tail_bytes": 20}
+    _, call_dir = await run(tmp_path, "printf start; head -c 9000 /dev/zero | tr '\\0' x; printf end", **sizes)
+    text = await to_thread.run_sync(read_output, call_dir, "stdout", 4096)
+    assert text == f"startxxxxx\n[... 8978 bytes left out ...]\n{'x' * 17}end"
+
+
+async def test_read_output_keeps_its_limit_for_bytes_that_are_no_text(tmp_path: Path) -> None:
+    _, call_dir = await run(tmp_path, "head -c 100000 /dev/zero | tr '\\0' '\\377'")
+    for limit in (256, 1000, 65536):
+        text = await to_thread.run_sync(read_output, call_dir, "stdout", limit)
+        assert len(text.encode()) <= limit
+
+
+def test_what_a_living_command_printed_can_be_read(tmp_path: Path) -> None:
+    spec = command(tmp_path, "seq 100000; echo begun; read line < go", head_bytes=100, tail_bytes=100)
+    os.mkfifo(tmp_path / "go")
+    daemon = start_daemon(spec)
+    until(lambda: printed(spec.call_dir, "begun"))
+    text = read_output(spec.call_dir, "stdout", 256)
+    assert text.startswith("1\n2\n3\n")
+    assert text.endswith("\nbegun\n")
+    assert "at least" in text
+    assert probe(spec.call_dir).trace is Trace.ALIVE
+    (tmp_path / "go").write_text("on\n")
+    daemon.wait(20)
+
+
+async def test_output_that_was_cut_after_the_exit_record_is_not_intact(tmp_path: Path) -> None:
+    ended, call_dir = await run(tmp_path, "echo one")
+    assert ended.intact
+    for damage in (lambda: os.truncate(call_dir / "stdout", 0), (call_dir / "stdout").unlink):
+        damage()
+        found = await to_thread.run_sync(probe, call_dir)
+        assert found.trace is Trace.EXITED
+        assert found.exit is not None
+        assert not found.exit.intact
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"protocol": 2}', b'{"protocol": 1, "code": "x"}', b"\xff"])
+async def test_an_exit_record_that_is_not_whole_counts_as_none(tmp_path: Path, content: bytes) -> None:
+    _, call_dir = await run(tmp_path, "true")
+    (call_dir / "exit").write_bytes(content)
+    assert (await to_thread.run_sync(probe, call_dir)).trace is Trace.LOST
+
+
+@pytest.mark.parametrize("name", ["identity", "exit", "stdout"])
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
+async def test_a_planted_file_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+    _, call_dir = await run(tmp_path, "true")
+    (call_dir / name).rename(tmp_path / "real")
+    if kind == "link":
+        (call_dir / name).symlink_to(tmp_path / "real")
+    elif kind == "fifo":
+        os.mkfifo(call_dir / name)
+    else:
+        (call_dir / name).mkdir()
+    for look in (probe, fence):
+        with pytest.raises(Unreadable, match=name):
+            await to_thread.run_sync(look, call_dir)
+
+
+async def test_a_linked_call_directory_is_refused(tmp_path: Path) -> None:
+    _, call_dir = await run(tmp_path, "true")
+    (tmp_path / "t9c9").symlink_to(call_dir)
+    with pytest.raises(Unreadable):
+        await to_thread.run_sync(probe, tmp_path / "t9c9")
+
+
+async def test_a_full_disk_delays_the_exit_record_but_does_not_lose_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONWARD_LAUNCHER_FAULT", "launcher.before_exit=enospc,launcher.exit_written=enospc")
+    ended, _ = await run(tmp_path, "echo out; exit 3")
+    assert (ended.code, ended.intact) == (3, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+def test_a_really_full_disk_stops_the_command_and_nothing_is_lost(tmp_path: Path) -> None:
+    """The launcher waits with the rest of the output in hand until there is space again."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("not allowed to mount")
+    try:
+        spec = command(small, "head -c 1000000 /dev/zero; echo end", cwd="/")
+        daemon = start_daemon(spec)
+        until(lambda: (spec.call_dir / "stdout").exists() and os.statvfs(small).f_bavail == 0)
+        assert probe(spec.call_dir).trace is Trace.ALIVE
+        subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
+        daemon.wait(20)
+        found = probe(spec.call_dir)
+        assert found.exit is not None
+        assert (found.exit.code, found.exit.intact) == (0, True)
+        assert (spec.call_dir / "stdout").stat().st_size == 1_000_004
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+async def test_a_file_size_limit_of_the_daemon_does_not_kill_the_launcher(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE raises EFBIG or SIGXFSZ: with room given back the call ends as it should."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert soft in (hard, resource.RLIM_INFINITY)
+    ended, _ = await run(tmp_path, "ulimit -f 0; echo x > file; exit 7")
+    assert ended.code in (7, 2, -25)
