@@ -14,6 +14,7 @@ from onward.config.agents import (
 )
 from onward.config.places import shipped
 from onward.errors import BadConfiguration
+from onward.native.tools.registry import builtin_tools
 
 SHIPPED = shipped("config") / "agents"
 
@@ -45,6 +46,10 @@ def test_the_shipped_agents_are_whole() -> None:
     assert agents["worker"].tools == TOOLS
     assert agents["worker"].limits == Limits(turns=200, tool_calls=1000, active_s=14_400, max_revivals=50)
     assert agents["rehearsal"].model == "scripted/rehearsal.json"
+
+
+def test_the_tools_that_a_definition_may_name_are_those_that_exist() -> None:
+    assert set(TOOLS) == set(builtin_tools())
 
 
 def test_the_rehearsal_asks_for_its_own_tools_and_finishes() -> None:
