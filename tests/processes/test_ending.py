@@ -16,7 +16,7 @@ from anyio import to_thread
 from onward.ports.process import EndedBy, LaunchSpec, Trace
 from onward.processes import LauncherSpawner
 from onward.processes.evidence import probe, read_identity
-from onward.processes.identity import open_process, same_process
+from onward.processes.identity import open_process, same_process, start_ticks
 from onward.processes.launcher_kernel import take_lock
 from tests.processes.launching import children, command, exists, launcher_of, living, markers, printed, start_daemon
 from tests.support import eventually, until
@@ -81,7 +81,9 @@ async def test_a_process_that_left_the_tree_and_holds_the_pipe_does_not_keep_the
         await eventually(lambda: printed(spec.call_dir, "begun"))
         launcher = await to_thread.run_sync(launcher_of, spec.call_dir)
         (shell,) = await to_thread.run_sync(children, launcher)
-        with open(f"/proc/{shell}/fd/1", "wb", buffering=0) as pipe, stranger(stdout=pipe) as holder:
+        pipe = os.open(f"/proc/{shell}/fd/1", os.O_WRONLY)
+        with stranger(stdout=pipe) as holder:
+            os.close(pipe)
             await to_thread.run_sync((tmp_path / "go").write_text, "on\n")
             await eventually(lambda: probe(spec.call_dir).trace is Trace.EXITED)
             assert holder.poll() is None
@@ -132,7 +134,8 @@ async def test_a_pid_that_was_used_again_is_never_signalled(tmp_path: Path) -> N
     assert recorded is not None
     with stranger() as sleeper:
         there = replace(recorded, pid=sleeper.pid)
-        ticks = int(Path(f"/proc/{sleeper.pid}/stat").read_text().rpartition(") ")[2].split()[19])
+        ticks = await to_thread.run_sync(start_ticks, sleeper.pid)
+        assert ticks is not None
         for wrong in (there, replace(there, start_ticks=ticks), replace(there, pid=1), replace(there, boot_id="x")):
             assert not await to_thread.run_sync(same_process, wrong)
             assert await to_thread.run_sync(open_process, wrong) is None
@@ -165,7 +168,7 @@ async def test_leftovers_are_told_from_kept_calls_and_from_strangers(tmp_path: P
     try:
         async with anyio.create_task_group() as tasks:
             # Reaped here, as init would: a zombie is no process that could be waited for in vain.
-            tasks.start_soon(to_thread.run_sync, processes["left"].wait)
+            tasks.start_soon(lambda: to_thread.run_sync(lambda: processes["left"].wait(30)))
             assert await spawner.end_leftovers(mine, frozenset({(run, "t1c2")})) == 1
         assert processes["left"].returncode == -signal.SIGKILL
         assert processes["kept"].poll() is None

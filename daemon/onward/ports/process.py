@@ -88,8 +88,7 @@ class ProcessSpawner(Protocol):
         by `probe` and `adopt`.
 
         Raises:
-            OSError: Nothing was started (no processes or descriptors left, fenced before it began), and a fence makes
-                sure that nothing will be.
+            OSError: Nothing was started (no processes or descriptors left, fenced before it began) and nothing will be.
         """
         ...
 

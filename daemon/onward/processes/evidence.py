@@ -127,19 +127,17 @@ def read_output(call_dir: Path, name: str, limit_bytes: int) -> str:
     """Return beginning and end of `stdout` or `stderr` as clean text of at most `limit_bytes` of UTF-8 (at least 256).
 
     Where something is missing a line between the two says how many bytes: those the launcher did not keep and those
-    left out here. Before there is an exit record the launcher's share is not known and the line says "at least".
-    Works on a living call too, in bounded memory.
+    left out here. Works on a living call too, in bounded memory.
     """
     with suppress(FileNotFoundError), opened(call_dir) as directory, opened_file(directory, name) as file:
         if file is None:
             return ""
-        exit_record = _read_object(directory, "exit")
-        stream = exit_record.get(name) if isinstance(exit_record.get(name), dict) else {}
-        return _excerpt(file, stream or {}, limit_bytes, whole=bool(exit_record))
+        stream = _read_object(directory, "exit").get(name) or _read_object(directory, f"{name}.cut")
+        return _excerpt(file, stream if isinstance(stream, dict) else {}, limit_bytes)
     return ""
 
 
-def _excerpt(file: int, stream: dict[str, Any], limit_bytes: int, *, whole: bool) -> str:
+def _excerpt(file: int, stream: dict[str, Any], limit_bytes: int) -> str:
     size = os.fstat(file).st_size
     dropped, seam = _count(stream, "dropped"), min(_count(stream, "head"), size)
     half = (limit_bytes - 96) // 2
@@ -154,7 +152,7 @@ def _excerpt(file: int, stream: dict[str, Any], limit_bytes: int, *, whole: bool
     if not missing:
         return head
     tail = _clip(decode(os.pread(file, tail_bytes, max(size - tail_bytes, 0))), half, end=True)
-    return f"{head}\n[... {'' if whole else 'at least '}{missing} bytes left out ...]\n{tail}"
+    return f"{head}\n[... {missing} bytes left out ...]\n{tail}"
 
 
 def _count(stream: dict[str, Any], name: str) -> int:

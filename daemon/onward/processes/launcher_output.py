@@ -16,6 +16,7 @@ class Output:
     def __init__(self, directory: int, name: str, head: int, tail: "int | None") -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self.file = os.open(name, flags, 0o600, dir_fd=directory)
+        self.directory, self.name = directory, name
         self.head, self.tail = head, tail
         self.length = self.dropped = 0
         self.pending = b""
@@ -73,6 +74,17 @@ class Output:
         os.ftruncate(self.file, target)
         self.dropped += self.length - target
         self.length = target
+        self.note()
+
+    def note(self) -> None:
+        """Leave a count of what was taken out in `<name>.cut`, for who looks at the file before there is an `exit`."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(f"{self.name}.cut", flags, 0o600, dir_fd=self.directory)
+            os.write(fd, self.report().encode())
+            os.close(fd)
+        except OSError:
+            pass  # it is a convenience: `exit` is what counts
 
     def finish(self) -> None:
         """Bring the file to its final length and to the disk.
@@ -93,4 +105,4 @@ class Output:
     def report(self) -> str:
         """Return what `exit` says of this stream; a length of -1 never matches the file."""
         length = -1 if self.damaged else self.length
-        return f'{{"length": {length}, "dropped": {self.dropped}, "head": {self.head}}}'
+        return f'{{"protocol": 1, "length": {length}, "dropped": {self.dropped}, "head": {self.head}}}'

@@ -35,7 +35,7 @@ class LauncherSpawner:
         Cancelling the wait leaves the command running: it is found again by `probe` and `adopt`.
 
         Raises:
-            OSError: Nothing was started, and the directory is fenced: nothing ever will be.
+            OSError: Nothing was started and nothing will be: no launcher came to be, or the directory is fenced.
         """
         self._reap()
         child = await to_thread.run_sync(self._launch, spec)
