@@ -1,0 +1,234 @@
+"""The HTTP API `/v1`: a thin shell over `Operations`. It decides nothing and keeps nothing."""
+
+import os
+import pwd
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import anyio
+import fastapi.routing
+import orjson
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+import onward
+from onward.api.events import HEARTBEAT_S, EventStream, StreamSlots
+from onward.api.gate import LOCAL_HOSTS, Gate
+from onward.api.problems import MEDIA_TYPE, problem
+from onward.api.requests import StartRun, StopDaemon, parse_statuses, run_id_of
+from onward.core.ids import RunId, parse_run_id
+from onward.core.text import clean
+from onward.errors import BadRequest, OnwardError, Unreachable
+from onward.ports.operations import Operations, StartRequest
+
+PAGE_RUNS = 500
+PAGE_RECORDS = 1000
+PAGE_BYTES = 8 << 20
+
+Json = dict[str, Any]
+RunIdOf = Annotated[RunId, Depends(run_id_of)]
+After = Annotated[int, Query(ge=0, le=(1 << 53) - 1)]
+PROBLEM = {
+    "description": "Problem details (RFC 9457) with a stable `code`",
+    "content": {MEDIA_TYPE: {}},
+}
+
+
+def make_app(
+    operations: Operations,
+    *,
+    shutdown: anyio.Event,
+    allowed_hosts: frozenset[str] = LOCAL_HOSTS,
+    heartbeat_s: float = HEARTBEAT_S,
+) -> FastAPI:
+    """Return the ASGI application. Reads files: call it in a thread, or before the event loop runs.
+
+    Args:
+        operations: The daemon.
+        shutdown: Ends all event streams when it is set; the same event that `serve` gets.
+        allowed_hosts: Host names (without port) that a request may be addressed to.
+        heartbeat_s: Seconds between two comments on an event stream.
+    """
+    app = FastAPI(
+        title="Onward",
+        version=onward.__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses={"default": PROBLEM},
+    )
+    app.add_middleware(Gate, allowed_hosts=allowed_hosts)
+    for kind in (OnwardError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer_problem)
+    for router in (_runs(operations), _events(operations, shutdown, heartbeat_s), _daemon(operations)):
+        _read_sources(router)
+        app.include_router(router)
+    return app
+
+
+def _read_sources(router: APIRouter) -> None:
+    """Have FastAPI read the source of every endpoint now; else it does so on the loop, at each one's first request."""
+    read = getattr(fastapi.routing, "_extract_endpoint_context", None)
+    if read is not None:
+        for route in router.routes:
+            read(getattr(route, "endpoint", None))
+
+
+async def _answer_problem(request: Request, error: Exception) -> Response:
+    return problem(error)
+
+
+def answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return `value` as JSON."""
+    return Response(orjson.dumps(value), status, headers, media_type="application/json")
+
+
+def _runs(operations: Operations) -> APIRouter:
+    router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+    @router.post("", status_code=201, responses={200: {"description": "The key was used before: the same run"}})
+    async def start_run(
+        body: StartRun,
+        by: Annotated[str, Depends(_principals())],
+        idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[!-~]+$")] = None,
+    ) -> Response:
+        """Start a run; it is durable when this answers. The same Idempotency-Key gives the same run."""
+        request = StartRequest(
+            task=clean(body.task),
+            workspace=body.workspace,
+            by=by,
+            agent=body.agent,
+            model=body.model,
+            on_restart=body.on_restart,
+            limits=body.limits,
+            idempotency_key=idempotency_key,
+        )
+        run, new = await operations.start_run(request)
+        return answer(run, 201 if new else 200, {"location": f"/v1/runs/{run['run_id']}"})
+
+    @router.get("")
+    async def list_runs(
+        status: Annotated[list[str] | None, Query()] = None,
+        prefix: Annotated[str, Query(max_length=64)] = "",
+        cursor: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=PAGE_RUNS)] = PAGE_RUNS,
+    ) -> Response:
+        """List runs, newest first. `next`, where it is not null, is the `cursor` of the next page."""
+        statuses = parse_statuses(status)
+        wanted = frozenset(statuses) if statuses else None
+        # The filter comes after the cursor: the run that it names may have another status by now.
+        runs = _behind(cursor, await operations.list_runs(None if cursor else wanted))
+        chosen = [r for r in runs if (not wanted or r["status"] in wanted) and r["run_id"].startswith(prefix)]
+        page = chosen[:limit]
+        return answer({"runs": page, "next": page[-1]["run_id"] if len(chosen) > limit else None})
+
+    @router.get("/{run_id}")
+    async def get_run(run_id: RunIdOf) -> Response:
+        """Return one run in full."""
+        return answer(await operations.get_run(run_id))
+
+    @router.get("/{run_id}/records")
+    async def records(
+        run_id: RunIdOf, after: After = 0, limit: Annotated[int, Query(ge=1, le=PAGE_RECORDS)] = PAGE_RECORDS
+    ) -> Response:
+        """Return durable records with a seq above `after`; `next`, where not null, is the next page's `after`."""
+        found = await operations.records(run_id, after=after, limit=limit)
+        return _record_page(found, limit)
+
+    return router
+
+
+def _events(operations: Operations, shutdown: anyio.Event, heartbeat_s: float) -> APIRouter:
+    router = APIRouter(prefix="/v1/runs", tags=["runs"])
+    slots = StreamSlots()
+
+    @router.get("/{run_id}/events", responses={200: {"content": {"text/event-stream": {}}}})
+    async def events(
+        run_id: RunIdOf,
+        after: After | None = None,
+        last_event_id: Annotated[int | None, Header(ge=0, le=(1 << 53) - 1)] = None,
+    ) -> Response:
+        """Stream a run's durable records with a seq above `after` (or Last-Event-ID) until it has ended."""
+        # A browser that reconnects repeats the URL it began with and adds the header, so the header goes first.
+        position = last_event_id if last_event_id is not None else after or 0
+        slots.check()
+        # Errors belong into the status line: this raises what the first step of `watch` would.
+        await operations.records(run_id, after=position, limit=1)
+        return EventStream(
+            lambda: operations.watch(run_id, after=position), shutdown=shutdown, slots=slots, heartbeat_s=heartbeat_s
+        )
+
+    return router
+
+
+def _daemon(operations: Operations) -> APIRouter:
+    router = APIRouter(tags=["daemon"])
+
+    @router.get("/v1/daemon")
+    async def daemon() -> Response:
+        """Return version, pid, load and the report of the last recovery."""
+        return answer(await operations.daemon())
+
+    @router.post("/v1/daemon/stop", status_code=202)
+    async def stop(body: StopDaemon) -> Response:
+        """Begin to drain; answers at once. Commands in flight are ended unless `leave_running`."""
+        await operations.stop(leave_running=body.leave_running)
+        return answer({"stopping": True}, 202)
+
+    @router.get("/healthz")
+    async def healthz() -> Response:
+        """Answer as long as the daemon lives."""
+        return answer({"ok": True})
+
+    @router.get("/readyz")
+    async def readyz() -> Response:
+        """Answer 200 once the runs are listed, 503 before."""
+        if not (await operations.daemon())["ready"]:
+            raise Unreachable("the daemon is still starting")
+        return answer({"ready": True})
+
+    return router
+
+
+def _behind(cursor: str | None, runs: list[Json]) -> list[Json]:
+    if cursor is None:
+        return runs
+    run_id = parse_run_id(cursor)
+    at = next((n for n, run in enumerate(runs) if run["run_id"] == run_id), None)
+    if at is None:
+        raise BadRequest(f"the cursor {cursor!r} names no run; begin again without it")
+    return runs[at + 1 :]
+
+
+def _record_page(records: list[Json], limit: int) -> Response:
+    lines: list[bytes] = []
+    room = PAGE_BYTES
+    for record in records:
+        lines.append(orjson.dumps(record))
+        room -= len(lines[-1])
+        if room < 0:
+            break
+    more = len(lines) < len(records) or len(records) == limit
+    following = str(records[len(lines) - 1]["seq"]).encode() if more else b"null"
+    return Response(b'{"records":[%s],"next":%s}' % (b",".join(lines), following), media_type="application/json")
+
+
+def _principals() -> Callable[[Request], Any]:
+    """Only our own user and root get here (see `server`); their names are looked up once, not on the loop."""
+    own = os.getuid()
+    names = {0: "root", own: _user_name(own)}
+
+    async def principal(request: Request) -> str:
+        uid = getattr(request.state, "peer_uid", own)
+        return names.get(uid, f"uid {uid}")
+
+    return principal
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

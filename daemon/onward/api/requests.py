@@ -1,0 +1,65 @@
+"""What clients send, checked: bodies, run ids, statuses. Unknown members are errors."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from onward.core.ids import RunId, parse_run_id
+from onward.core.status import Status
+from onward.errors import BadRequest
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/") or "\0" in path:
+        raise ValueError("must be an absolute path")
+    return path
+
+
+class StartRun(BaseModel):
+    """The body of `POST /v1/runs`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    task: Annotated[str, Field(min_length=1)]
+    """What is to be done, in words."""
+    workspace: Annotated[str, Field(max_length=4096), AfterValidator(_absolute)]
+    """The directory to work in; an absolute path on the daemon's machine."""
+    agent: Annotated[str, Field(max_length=64)] | None = None
+    """The agent definition; None: the configured default."""
+    model: Annotated[str, Field(max_length=4096)] | None = None
+    """`PROVIDER/MODEL` instead of the definition's."""
+    on_restart: Literal["resume", "stop"] | None = None
+    """What happens after an interruption; None: as the definition says."""
+    limits: dict[str, Any] = {}
+    """Single limits of the definition, overridden."""
+
+
+class StopDaemon(BaseModel):
+    """The body of `POST /v1/daemon/stop`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    leave_running: bool = False
+    """Commands in flight go on and are adopted by the next daemon."""
+
+
+async def run_id_of(run_id: str) -> RunId:
+    """Return the id of the path, checked before it is used for anything.
+
+    Raises:
+        BadRequest: It is none.
+    """
+    return parse_run_id(run_id)
+
+
+def parse_statuses(values: list[str] | None) -> list[str]:
+    """Return the statuses of `?status=a,b` or `?status=a&status=b`.
+
+    Raises:
+        BadRequest: One of them does not exist.
+    """
+    names = [name for value in values or () for name in value.split(",") if name]
+    known = [str(status) for status in Status]
+    if unknown := [name for name in names if name not in known]:
+        raise BadRequest(f"there is no status {unknown[0][:80]!r}; there are: {', '.join(known)}")
+    return names
