@@ -6,31 +6,26 @@ from typing import Any
 
 import anyio
 
+from onward.core import fold
 from onward.core.ids import make_run_id
+from onward.core.index import index_of, view_of
 from onward.core.records import Record, RunEnded, RunStarted
+from onward.core.state import RunState
 from onward.errors import BadRequest, Conflict, NotFound
 from onward.ports.operations import StartRequest
 
 Json = dict[str, Any]
 
-_STATUS_AFTER = {
-    "RunPaused": "paused",
-    "RunResumed": "active",
-    "RunRevived": "active",
-    "RunParked": "parked",
-    "RunQuarantined": "quarantined",
-}
-
 
 class FakeOperations:
-    """Keeps runs as lists of records; whatever is appended is durable at once.
+    """Keeps runs as lists of records, folded as they come; whatever is appended is durable at once.
 
     `script` is appended to every run that is started: without it a run stays active until the test says more.
     """
 
     def __init__(self, script: Iterable[Record] = ()) -> None:
         self.script = tuple(script)
-        self.runs: dict[str, Json] = {}
+        self.runs: dict[str, RunState] = {}
         self.journals: dict[str, list[Json]] = {}
         self.requests: dict[str, StartRequest] = {}
         self.ready = True
@@ -41,38 +36,36 @@ class FakeOperations:
 
     def append(self, run_id: str, record: Record, *, ts: str = "2026-01-02T03:04:05.000000Z") -> int:
         """Add a record to a run's journal, tell its watchers and return its seq. Call it on the event loop."""
-        journal, run = self.journals[run_id], self.runs[run_id]
+        journal = self.journals[run_id]
         line = {"seq": len(journal) + 1, "ts": ts, **record.to_json()}
+        fold.apply(self.runs[run_id], line)
         journal.append(line)
-        self._index(run, line)
         self._news.set()
         self._news = anyio.Event()
         return len(journal)
 
     async def start_run(self, request: StartRequest) -> tuple[Json, bool]:
         if request.idempotency_key and (known := self._started_before(request)):
-            return dict(self.runs[known]), False
+            return index_of(self.runs[known]), False
         agent = request.agent or "worker"
         if agent == "nobody":
             raise BadRequest("there is no agent 'nobody'")
         run_id = make_run_id(agent, len(self.runs) + 1, 0)
         self.requests[run_id] = request
         self.journals[run_id] = []
-        self.runs[run_id] = {"run_id": run_id, "kind": "native", "agent": agent, "status": "active"}
+        self.runs[run_id] = RunState()
         self.append(run_id, _started(run_id, agent, request))
         for record in self.script:
             self.append(run_id, record)
-        return dict(self.runs[run_id]), True
+        return index_of(self.runs[run_id]), True
 
     async def list_runs(self, statuses: frozenset[str] | None = None) -> list[Json]:
         runs = reversed(self.runs.values())
-        return [dict(run) for run in runs if statuses is None or run["status"] in statuses]
+        return [index_of(run) for run in runs if statuses is None or run.status in statuses]
 
     async def get_run(self, run_id: str) -> Json:
         run = self._run(run_id)
-        request = self.requests[run_id]
-        full = {"task": request.task, "limits": request.limits, "calls": [], "damage": [], "revivals": []}
-        return {**run, **full, "result": run.get("result")}
+        return view_of(run, index_of(run))
 
     async def records(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[Json]:
         self._run(run_id)
@@ -92,14 +85,14 @@ class FakeOperations:
     async def daemon(self) -> Json:
         counts: dict[str, int] = {}
         for run in self.runs.values():
-            counts[run["status"]] = counts.get(run["status"], 0) + 1
+            counts[run.status] = counts.get(run.status, 0) + 1
         known = {"version": "0.1.0", "pid": self.pid, "instance": "fake", "uptime_s": 1.0}
         return {**known, "runs": counts, "ready": self.ready, "recovery": self.recovery, "limits": {}}
 
     async def stop(self, *, leave_running: bool) -> None:
         self.stops.append(leave_running)
 
-    def _run(self, run_id: str) -> Json:
+    def _run(self, run_id: str) -> RunState:
         if run_id not in self.runs:
             raise NotFound(f"there is no run {run_id!r}")
         return self.runs[run_id]
@@ -111,24 +104,6 @@ class FakeOperations:
                     raise Conflict(f"the key {request.idempotency_key!r} was used for another request")
                 return run_id
         return None
-
-    def _index(self, run: Json, line: Json) -> None:
-        kind = line["type"]
-        run.setdefault("created_at", line["ts"])
-        run["updated_at"] = run["last_progress_at"] = line["ts"]
-        run["journal"] = {"seq": line["seq"], "bytes": 0, "checkpoint_offset": None}
-        totals = run.setdefault("totals", {"cost_usd": 0.0, "tool_calls": 0, "revivals": 0, "tokens_in": 0})
-        run["status"] = line["status"] if kind == RunEnded.__name__ else _STATUS_AFTER.get(kind, run["status"])
-        run.setdefault("turn", 0)
-        if kind == RunStarted.__name__:
-            run.update(task=line["task"][:200], workspace=line["workspace"], needs=None, error=None, result=None)
-        elif kind == "AssistantTurn":
-            run["turn"] = line["turn"]
-            totals["cost_usd"] += line["cost_usd"]
-        elif kind == "RunEnded":
-            run["result"] = line.get("result")
-        elif kind in _STATUS_AFTER:
-            run["needs"], run["error"] = line.get("needs"), line.get("reason")
 
 
 def _started(run_id: str, agent: str, request: StartRequest) -> RunStarted:
