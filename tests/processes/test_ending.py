@@ -57,7 +57,7 @@ async def test_an_end_reaches_the_whole_tree(tmp_path: Path, by: EndedBy) -> Non
 
 async def test_a_deadline_ends_the_whole_tree(tmp_path: Path) -> None:
     spec = command(tmp_path, TREE + "trap '' TERM; echo begun; while :; do sleep 1; done", deadline_s=0.5)
-    ended = await LauncherSpawner().run(spec)
+    ended = await LauncherSpawner(grace_s=0.2).run(spec)
     assert ended is not None
     assert (ended.code, ended.ended_by) == (-signal.SIGKILL, EndedBy.DEADLINE)
     assert not await to_thread.run_sync(exists, int((tmp_path / "stubborn").read_text()))
@@ -146,7 +146,7 @@ async def test_a_pid_that_was_used_again_is_never_signalled(tmp_path: Path) -> N
 async def test_leftovers_are_told_from_kept_calls_and_from_strangers(tmp_path: Path) -> None:
     """Processes of a lost call are ended though their launcher is gone; nobody else's are."""
     run = str(tmp_path)
-    spawner = LauncherSpawner()
+    spawner = LauncherSpawner(grace_s=0.2)
 
     def sleeper(call_id: str, instance: str) -> "subprocess.Popen[bytes]":
         # In a session of its own and deaf to TERM, like a server that a call left behind.

@@ -23,40 +23,28 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from typing import Any, NoReturn
+    from typing import Any
 
+    from onward.processes import launcher_command as command
     from onward.processes import launcher_kernel as kernel
+    from onward.processes.launcher_kernel import fault
     from onward.processes.launcher_output import Output
 else:
     import _signal
 
     sys.path.insert(0, os.path.dirname(__file__))
+    import launcher_command as command
     import launcher_kernel as kernel
+    from launcher_kernel import fault
     from launcher_output import Output
 
     del sys.path[0]
 
 PROTOCOL = 1
-ENOENT, ENOSPC = 2, 28
+ENOENT = 2  # the module `errno` would be one import more
 ASKED_GRACE_S = 60.0  # the daemon knows the real grace and insists with SIGUSR2; this is for when it dies meanwhile
-OWN_GRACE_S = 5.0
 LEFTOVER_GRACE_S = 1.0
 GIVE_UP_S = 10.0  # after the first KILL: a process that survives that long is not ours to end (other uid, stuck in I/O)
-
-_faults = dict(item.split("=", 1) for item in os.environ.get("ONWARD_FAULT", "").split(",") if "=" in item)
-
-
-def fault(point: str) -> None:
-    """Do what `ONWARD_FAULT` says for this point: `kill`, `stop`, `enospc` (once) or `enospc*` (always)."""
-    action = _faults.get(point, "")
-    if not action.endswith("*"):
-        _faults.pop(point, None)
-    if action == "kill":
-        os.kill(os.getpid(), _signal.SIGKILL)
-    elif action == "stop":
-        os.kill(os.getpid(), _signal.SIGSTOP)
-    elif action.startswith("enospc"):
-        raise OSError(ENOSPC, f"No space left on device (fault point {point})")
 
 
 class Launcher:
@@ -155,7 +143,7 @@ class Launcher:
             self.command, self.status = 0, 126 << 8
             self.outputs[1].add(f"onward: cannot start a process: {error.strerror}\n".encode())
         if self.command == 0 and self.status is None:
-            become(self.spec, self.pid, self.outputs[0].write_end, self.outputs[1].write_end)
+            command.become(self.spec, self.pid, self.outputs[0].write_end, self.outputs[1].write_end)
         self.finished = self.began
         for output in self.outputs:
             output.started()
@@ -205,9 +193,9 @@ class Launcher:
         elif self.asked:
             self.begin_to_end(now, ASKED_GRACE_S, self.asked)
         elif deadline is not None and now >= self.began + deadline:
-            self.begin_to_end(now, OWN_GRACE_S, "deadline")
+            self.begin_to_end(now, self.spec["grace_s"], "deadline")
         elif self.is_orphan(now):
-            self.begin_to_end(now, OWN_GRACE_S, "orphan_grace")
+            self.begin_to_end(now, self.spec["grace_s"], "orphan_grace")
 
     def is_orphan(self, now: float) -> bool:
         """Say whether no daemon was there for the whole grace. The last look is this one, right before the end."""
@@ -294,57 +282,6 @@ class Launcher:
         os.rename(temp, "exit", src_dir_fd=self.directory, dst_dir_fd=self.directory)
         os.fsync(self.directory)
         fault("launcher.after_exit")
-
-
-def become(spec: "dict[str, Any]", launcher: int, out: int, err: int) -> "NoReturn":
-    """Turn this forked process into the command; what prevents that is said on its stderr, with status 126 or 127."""
-    try:
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL)
-        if os.getppid() != launcher:  # it died before the line above
-            os._exit(1)
-        os.setsid()
-        for number in _signal.valid_signals():
-            if number not in (_signal.SIGKILL, _signal.SIGSTOP):
-                _signal.signal(number, _signal.SIG_DFL)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        os.umask(0o022)
-        prefer_for_oom()
-        where = spec["cwd"]
-        os.chdir(where)
-        where = spec["argv"][0]
-        execute(spec["argv"], spec["env"])
-    except OSError as error:
-        os.write(2, b"onward: cannot run: " + os.fsencode(error.strerror or "error") + b": " + where + b"\n")
-        os._exit(127 if error.errno == ENOENT and where == spec["argv"][0] else 126)
-    except BaseException as error:  # noqa: BLE001  (nothing may return into a second launcher)
-        os.write(2, f"onward: cannot run: {error!r}\n".encode())
-    os._exit(126)
-
-
-def prefer_for_oom() -> None:
-    """Make the command a better victim than the daemon and this launcher."""
-    try:
-        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-        os.write(fd, b"500")
-        os.close(fd)
-    except OSError:
-        pass
-
-
-def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
-    """Replace this process; a name without slash is looked up in the PATH of `env`."""
-    name = argv[0]
-    if b"/" in name:
-        os.execve(name, argv, env)  # noqa: S606  (it is what this program is for)
-    found: OSError | None = None
-    for place in env.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin").split(b":"):
-        try:
-            os.execve((place or b".") + b"/" + name, argv, env)  # noqa: S606  (as above)
-        except OSError as error:
-            if error.errno not in (ENOENT, 20) or found is None:  # ENOTDIR
-                found = error
-    raise found or OSError(ENOENT, "No such file or directory")
 
 
 def main() -> None:

@@ -134,3 +134,19 @@ def signal_process(pid: int, ticks: int, *signals: int) -> None:
         pass
     finally:
         os.close(fd)
+
+
+_faults = dict(item.split("=", 1) for item in os.environ.get("ONWARD_FAULT", "").split(",") if "=" in item)
+
+
+def fault(point: str) -> None:
+    """Do what `ONWARD_FAULT` says for this point: `kill`, `stop`, `enospc` (once) or `enospc*` (always)."""
+    action = _faults.get(point, "")
+    if not action.endswith("*"):
+        _faults.pop(point, None)
+    if action == "kill":
+        os.kill(os.getpid(), _signal.SIGKILL)
+    elif action == "stop":
+        os.kill(os.getpid(), _signal.SIGSTOP)
+    elif action.startswith("enospc"):
+        raise OSError(28, f"No space left on device (fault point {point})")

@@ -25,8 +25,10 @@ _HANG_S = 10.0
 class LauncherSpawner:
     """Runs commands under launchers. One per daemon; safe to use from many tasks."""
 
-    def __init__(self, *, launcher_python: str = sys.executable) -> None:
+    def __init__(self, *, launcher_python: str = sys.executable, grace_s: float = 5.0) -> None:
+        """Take the interpreter for launchers, and the seconds from TERM to KILL at a deadline and for what is left."""
         self._python = launcher_python
+        self._grace_s = grace_s
         self._children: dict[int, _Child] = {}
 
     async def run(self, spec: LaunchSpec) -> CallExit | None:
@@ -103,7 +105,7 @@ class LauncherSpawner:
 
     async def end_leftovers(self, instance: str, keep: frozenset[tuple[str, str]]) -> int:
         """End every process of this instance whose (run_id, call_id) is not in `keep`; see `tree.end_leftovers`."""
-        ended = await tree.end_leftovers(instance, keep)
+        ended = await tree.end_leftovers(instance, keep, grace_s=self._grace_s)
         self._reap()
         return ended
 
@@ -112,7 +114,7 @@ class LauncherSpawner:
         # In memory and written before the start: never half there, and nothing of it is in a process list.
         handed = os.memfd_create("onward-launch", os.MFD_CLOEXEC)
         try:
-            os.write(handed, _encode(spec))
+            os.write(handed, _encode(spec, self._grace_s))
             os.lseek(handed, 0, os.SEEK_SET)
             pid = os.posix_spawn(
                 self._python,
@@ -194,7 +196,7 @@ async def _insist(fd: int, first: signal.Signals, grace_s: float) -> None:
             return
 
 
-def _encode(spec: LaunchSpec) -> bytes:
+def _encode(spec: LaunchSpec, grace_s: float) -> bytes:
     """Return the spec as the launcher reads it: bytes throughout, so its locale does not matter."""
     about = {name: spec.env[name] for name in MARKERS if name in spec.env}
     return marshal.dumps(
@@ -205,6 +207,7 @@ def _encode(spec: LaunchSpec) -> bytes:
             "call_dir": os.fsencode(os.path.abspath(spec.call_dir)),
             "runs_lock": os.fsencode(os.path.abspath(spec.runs_lock)),
             "deadline_s": spec.deadline_s,
+            "grace_s": grace_s,
             "orphan_grace_s": spec.orphan_grace_s,
             "head_bytes": spec.head_bytes,
             "tail_bytes": spec.tail_bytes,
