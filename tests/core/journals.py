@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from onward.core import fold
 from onward.core.replay import Replay, Replayer
 from onward.core.state import RunState
@@ -95,7 +97,13 @@ def fold_all(records: Iterable[Json], state: RunState | None = None) -> RunState
 
 def copied(state: RunState) -> RunState:
     """Return the state as a Checkpoint carries it to another process."""
-    return RunState.from_json(json.loads(json.dumps(state.to_json(), default=sorted)))
+    return RunState.from_json(snapshot(state))
+
+
+def snapshot(state: RunState) -> Json:
+    """Return the whole state as plain JSON, that later changes do not reach."""
+    members: Json = orjson.loads(orjson.dumps(state.to_json()))
+    return members
 
 
 def in_blob(record: Json) -> tuple[Json, str, bytes]:
@@ -198,4 +206,4 @@ def draining(*in_flight: str) -> Json:
 
 def checkpoint(state: RunState, version: int = 1) -> Json:
     """Return the Checkpoint of the state that all lines before it make."""
-    return {"type": "Checkpoint", "state": json.loads(json.dumps(state.to_json(), default=sorted)), "fold": version}
+    return {"type": "Checkpoint", "state": snapshot(state), "fold": version}
