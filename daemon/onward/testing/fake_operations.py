@@ -85,7 +85,7 @@ class FakeOperations:
     async def daemon(self) -> Json:
         counts: dict[str, int] = {}
         for run in self.runs.values():
-            counts[run.status] = counts.get(run.status, 0) + 1
+            counts[str(run.status)] = counts.get(str(run.status), 0) + 1
         known = {"version": "0.1.0", "pid": self.pid, "instance": "fake", "uptime_s": 1.0}
         return {**known, "runs": counts, "ready": self.ready, "recovery": self.recovery, "limits": {}}
 
