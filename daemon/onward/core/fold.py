@@ -214,7 +214,7 @@ def _tool_call_done(state: RunState, line: Line) -> None:
 def _run_paused(state: RunState, line: Line) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason, state.needs, state.retry_at = line["reason"], None, None
-    state.inferring = False
+    state.inferring, state.drained = False, True
 
 
 def _run_resumed(state: RunState, line: Line) -> None:
@@ -225,7 +225,7 @@ def _run_resumed(state: RunState, line: Line) -> None:
 def _run_parked(state: RunState, line: Line) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason, state.needs, state.retry_at = line["reason"], line["needs"], line.get("retry_at")
-    state.inferring = False
+    state.inferring, state.drained = False, True
 
 
 def _daemon_draining(state: RunState, line: Line) -> None:

@@ -72,6 +72,7 @@ class RunState:
     claim: dict[str, Any] | None = None
     claims: int = 0
     drained: bool = False
+    """Brought to rest since the newest claim (drained, paused or parked): its daemon's end interrupted nothing."""
     in_flight: list[str] = field(default_factory=list)
     revival_attempts: int = 0
     charged_revivals: int = 0

@@ -164,5 +164,3 @@ class RunStore(Protocol):
     async def close(self) -> None:
         """Close everything and let go of the lock."""
         ...
-
-

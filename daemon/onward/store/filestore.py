@@ -236,7 +236,9 @@ class FileStore:
             os.close(calls_fd)
 
     def _open_daemon_log(self) -> Journal:
-        fd = os.open(DAEMON_LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+        fd = os.open(
+            DAEMON_LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd
+        )
         end, seq = 0, 0
         for line in disk.read_lines(fd):
             try:
@@ -282,9 +284,7 @@ async def open_store(
         raise disk.as_store_error(error, f"opening {str(path)!r}") from error
 
 
-def _prepare(
-    path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_fs: bool
-) -> tuple[int, lock.RunsLock]:
+def _prepare(path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_fs: bool) -> tuple[int, lock.RunsLock]:
     try:
         path.mkdir(mode=disk.DIR_MODE, parents=True, exist_ok=True)
         kind = mounts.network_file_system(path)

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "ocfs2", "gfs2"})
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "ocfs2", "gfs2"}
+)
 
 
 def network_file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:

@@ -91,7 +91,9 @@ class FileRunLog:
             try:
                 fold.apply(self.state, line)
             except fold.BadRecord as error:
-                raise InternalError(f"a record that does not fit was written to {self.state.run_id}: {error}") from error
+                raise InternalError(
+                    f"a record that does not fit was written to {self.state.run_id}: {error}"
+                ) from error
 
     async def _in_blob(self, record: Record, body: bytes) -> bytes:
         try:

@@ -1,0 +1,103 @@
+"""The index of a run (meta.json): what `ps` shows. A cache, always derivable from the state. Pure."""
+
+from typing import Any
+
+from onward.core.records import Json
+from onward.core.state import RunState
+from onward.core.status import TERMINAL, Status
+
+SHORT = 200
+
+
+def index_of(state: RunState, *, queued: bool = False, stalled: str | None = None) -> Json:
+    """Return the index of a run.
+
+    Args:
+        state: As folded.
+        queued: It is active but has no worker: it waits for a slot.
+        stalled: Its journal cannot be written at the moment, and why (the disk).
+    """
+    status, waiting_on, needs, error = _shown(state, queued, stalled)
+    return {
+        "run_id": state.run_id,
+        "kind": state.kind,
+        "agent": state.agent_name,
+        "task": state.task[:SHORT],
+        "status": status,
+        "turn": state.turns,
+        "totals": {
+            "tokens_in": state.totals.tokens_in,
+            "tokens_out": state.totals.tokens_out,
+            "cost_usd": round(state.totals.cost_usd, 6),
+            "tool_calls": state.totals.tool_calls,
+            "revivals": state.totals.revivals,
+            "active_s": state.totals.active_s,
+        },
+        "parent": state.parent,
+        "workspace": state.workspace,
+        "created_at": state.created_at,
+        "updated_at": state.updated_at,
+        "last_progress_at": state.last_progress_at,
+        "wake_at": state.retry_at,
+        "waiting_on": waiting_on,
+        "needs": needs,
+        "error": error,
+        "result": state.result[:SHORT] if state.result else None,
+        "damage": len(state.damage),
+        "idempotency_key": state.idempotency_key,
+    }
+
+
+def _shown(state: RunState, queued: bool, stalled: str | None) -> tuple[Status, str | None, str | None, str | None]:
+    """Return status, waiting_on, needs and error."""
+    if stalled is not None and state.status not in TERMINAL:
+        return Status.PARKED, None, "disk", stalled
+    if state.status is Status.ACTIVE:
+        if queued:
+            return Status.WAITING, "slot", None, None
+        if state.retry_at is not None:
+            return Status.WAITING, "timer", None, None
+        return Status.ACTIVE, None, None, None
+    return state.status, None, state.needs, state.reason if state.status is not Status.COMPLETED else None
+
+
+def damaged_index(run_id: str, problem: str, stale: Json | None = None) -> Json:
+    """Return what is shown of a run that cannot be folded: what its old index knew, and the reason."""
+    known: dict[str, Any] = {name: value for name, value in (stale or {}).items() if name != "journal"}
+    return {**known, "run_id": run_id, "status": Status.DAMAGED, "error": problem, "waiting_on": None, "needs": None}
+
+
+def view_of(state: RunState, index: Json) -> Json:
+    """Return one run in full, for `show`."""
+    calls = [
+        {
+            "call_id": call.call_id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "effect": call.effect,
+            "started": call.started,
+            "outcome": call.outcome,
+        }
+        for call in state.calls
+    ]
+    return {
+        **index,
+        "task": state.task,
+        "result": state.result,
+        "limits": state.limits,
+        "model": state.model,
+        "by": state.by,
+        "on_restart": state.on_restart,
+        "version": state.version,
+        "phase": state.phase if state.status is Status.ACTIVE else None,
+        "reason": state.reason,
+        "calls": calls,
+        "damage": [{"offset": place.offset, "what": place.what} for place in state.damage],
+        "revivals": {
+            "attempts": state.revival_attempts,
+            "charged": state.charged_revivals,
+            "without_progress": state.stalled_revivals,
+        },
+        "seq": state.seq,
+        "hand_written": state.hand_written,
+    }

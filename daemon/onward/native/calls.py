@@ -1,0 +1,73 @@
+"""From a model's answer to calls, and from a tool's result to its record. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from onward.core.conversation import Block
+from onward.core.ids import make_call_id
+from onward.core.records import Call, ToolCallDone
+from onward.core.vocabulary import Effect, Outcome, SettledBy
+from onward.ports.tool import Tool, ToolResult
+
+_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SHELL")
+
+
+def calls_in(content: list[Block], turn: int, tools: Mapping[str, Tool]) -> list[Call]:
+    """Return the calls that a turn asks for, in its order."""
+    asked = [block for block in content if block.get("type") == "tool_use"]
+    calls = []
+    for position, block in enumerate(asked, 1):
+        tool = tools.get(str(block.get("name")))
+        arguments = block.get("input")
+        calls.append(
+            Call(
+                call_id=make_call_id(turn, position),
+                provider_id=str(block.get("id") or ""),
+                name=str(block.get("name") or ""),
+                arguments=arguments if isinstance(arguments, dict | str) else {},
+                effect=tool.spec.effect if tool else Effect.READ,
+            )
+        )
+    return calls
+
+
+def refused(call_name: str, arguments: dict[str, Any] | str, tools: Mapping[str, Tool]) -> ToolResult | None:
+    """Return the error result of a call that cannot be carried out at all, or None."""
+    if call_name not in tools:
+        known = ", ".join(sorted(tools)) or "none"
+        return ToolResult(text=f"[error] there is no tool {call_name!r}; known: {known}", outcome=Outcome.ERROR)
+    if isinstance(arguments, str):
+        text = f"[error] the arguments are no JSON object, so nothing was done. They were:\n{arguments}"
+        return ToolResult(text=text, outcome=Outcome.ERROR)
+    return None
+
+
+def done(
+    call_id: str,
+    result: ToolResult,
+    *,
+    duration_s: float,
+    settled_by: SettledBy = SettledBy.TOOL,
+    reason: str | None = None,
+    output_blob: str | None = None,
+) -> ToolCallDone:
+    """Return the record of a call's result."""
+    return ToolCallDone(
+        call_id=call_id,
+        outcome=result.outcome,
+        result=result.text,
+        is_error=result.is_error,
+        settled_by=settled_by,
+        duration_s=round(duration_s, 3),
+        reason=reason or result.reason,
+        evidence=result.evidence,
+        output_blob=output_blob,
+        ends_run=result.ends_run,
+    )
+
+
+def tool_environment(own: Mapping[str, str], *, instance: str, run_id: str, call_id: str) -> dict[str, str]:
+    """Return the whole environment of a command: a few harmless variables of ours, and the markers to find it by."""
+    passed_on = {name: own[name] for name in _PASSED_ON if name in own}
+    markers = {"ONWARD_INSTANCE": instance, "ONWARD_RUN_ID": run_id, "ONWARD_CALL_ID": call_id}
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **passed_on, **markers}

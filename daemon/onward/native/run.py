@@ -1,0 +1,374 @@
+"""The native loop: ask the model, run the tools it asks for, repeat.
+
+`drive` asks `core.step.next_step` what is next and carries it out: records first, then the effect. It can be killed
+between any two instructions; what it does next time follows from the journal alone.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from onward.core import retry, step
+from onward.core.conversation import CallState
+from onward.core.records import (
+    AssistantTurn,
+    DaemonDraining,
+    InferenceFailed,
+    InferenceStarted,
+    Record,
+    RunEnded,
+    RunParked,
+    ToolBatch,
+    ToolCallDone,
+    ToolCallStarted,
+)
+from onward.core.state import RunState
+from onward.core.status import Status
+from onward.core.text import clean_json, excerpt
+from onward.core.vocabulary import Needs, Outcome, SettledBy
+from onward.errors import StoreError
+from onward.native.calls import calls_in, done, refused, tool_environment
+from onward.native.tools.process_result import result_of_exit
+from onward.ports.clock import Clock, parse_stamp, stamp
+from onward.ports.model import Model, ModelFailure, ModelRequest, ModelTurn
+from onward.ports.process import EndedBy, ProcessSpawner
+from onward.ports.store import RunStore
+from onward.ports.tool import Tool, ToolContext, ToolResult
+from onward.testing import faults
+
+WORKERS = 8
+RESULT_BYTES = 32 * 1024
+
+
+class Recorder(Protocol):
+    """One run's journal, as the loop needs it: a full disk makes it wait, not fail."""
+
+    @property
+    def state(self) -> RunState: ...
+
+    async def append(self, *records: Record) -> None:
+        """Write and fold records; they become durable within 50 ms.
+
+        Raises:
+            StoreError: The journal is broken; open the run again.
+        """
+        ...
+
+    async def append_durably(self, *records: Record) -> None:
+        """Write and fold records, and wait until they are durable. Raises as `append`."""
+        ...
+
+    async def keep(self, data: bytes) -> str:
+        """Keep a large output durably; returns its sha-256. Raises as `append`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPorts:
+    """What a run needs from the world."""
+
+    store: RunStore
+    model: Model
+    tools: Mapping[str, Tool]
+    spawner: ProcessSpawner
+    clock: Clock
+    random: Random
+    idle: Callable[[], AbstractAsyncContextManager[None]]
+    """Entered while the run waits for a timer, so that another one can work."""
+    orphan_grace_s: float = 600.0
+
+
+class NativeRun:
+    """One run while it is active in this process."""
+
+    def __init__(self, recorder: Recorder, ports: RunPorts, *, adopt: tuple[str, ...] = ()) -> None:
+        self._recorder = recorder
+        self._ports = ports
+        self._adopt = adopt
+        self._changed = anyio.Event()
+        self._draining = False
+        self._leave_running = True
+        self._inference: anyio.CancelScope | None = None
+        self._process_scopes: dict[str, anyio.CancelScope] = {}
+        self._tasks: TaskGroup | None = None
+        self._active_base = recorder.state.totals.active_s
+        self._active_since: float | None = ports.clock.monotonic()
+
+    @property
+    def state(self) -> RunState:
+        return self._recorder.state
+
+    def active_s(self) -> float:
+        """Return the seconds that the run was active, in all its lives."""
+        since = self._active_since
+        return round(self._active_base + (self._ports.clock.monotonic() - since if since is not None else 0.0), 3)
+
+    async def drive(self) -> None:
+        """Carry the run on until it rests, ends, parks or is drained.
+
+        Raises:
+            StoreError: Its journal cannot be written any more; open it again.
+        """
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            for call in self.state.open_calls:
+                if call.call_id in self._adopt:
+                    tasks.start_soon(self._adopted, call)
+            while await self._step():
+                pass
+        # Here every call of this process has ended, or was left to the next daemon.
+        if self._draining and self.state.status is Status.ACTIVE:
+            await self._write_draining()
+
+    def drain(self, *, leave_running: bool) -> None:
+        """Stop at the next safe place: no new request or call; commands are left to the next daemon, or ended."""
+        self._draining, self._leave_running = True, leave_running
+        if self._inference is not None:
+            self._inference.cancel()
+        for scope in list(self._process_scopes.values()):
+            scope.cancel()
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again at what is next: something was added to the journal, or time has passed."""
+        self._changed.set()
+
+    async def _step(self) -> bool:
+        """Do the next thing; False when there is nothing more to do here and now."""
+        self._changed = anyio.Event()
+        if self._draining:
+            return False
+        ports = self._ports
+        decision = step.next_step(
+            self.state,
+            now=stamp(ports.clock.now()),
+            active_s=self.active_s(),
+            workers=WORKERS,
+            window_tokens=ports.model.window_tokens,
+        )
+        match decision:
+            case step.RunCalls(start):
+                await self._run_calls(start)
+            case step.Infer(attempt):
+                await self._infer(attempt)
+            case step.WaitUntil(retry_at):
+                await self._wait_until(retry_at)
+            case step.Park(needs, reason):
+                await self._park(needs, reason)
+            case step.End(status, reason, result):
+                shown = excerpt(result, RESULT_BYTES) if result is not None else None
+                await self._recorder.append_durably(RunEnded(status=status, reason=reason, result=shown))
+            case step.Rest():
+                return False
+        return True
+
+    async def _park(self, needs: Needs, reason: str, retry_at: str | None = None) -> None:
+        await self._recorder.append_durably(RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at))
+
+    async def _wait_until(self, retry_at: str) -> None:
+        clock = self._ports.clock
+        longest = retry.LONGEST_DELAY_S  # a wait read from a journal is never longer than the policy could give now
+        seconds = min((parse_stamp(retry_at) - clock.now()).total_seconds(), longest)
+        self._active_base, self._active_since = self.active_s(), None
+        try:
+            async with self._ports.idle():
+                await self._first_of(seconds)
+        finally:
+            self._active_since = clock.monotonic()
+
+    async def _first_of(self, seconds: float) -> None:
+        """Wait until woken, at most so long."""
+        async with anyio.create_task_group() as both:
+
+            async def woken() -> None:
+                await self._changed.wait()
+                both.cancel_scope.cancel()
+
+            both.start_soon(woken)
+            await self._ports.clock.sleep(max(seconds, 0.0))
+            both.cancel_scope.cancel()
+
+    # Asking the model
+
+    async def _infer(self, attempt: int) -> None:
+        model, state = self._ports.model, self.state
+        started = InferenceStarted(attempt=attempt, provider=model.provider, model=model.name, active_s=self.active_s())
+        await self._recorder.append(started)
+        seen = state.seq
+        request = ModelRequest(
+            system_prompt=str(state.agent.get("system_prompt", "")),
+            messages=state.conversation.request(),
+            tools=[tool.spec for tool in self._ports.tools.values()],
+            turns=state.turns,
+            failures=state.failures,
+        )
+        answer: ModelTurn | None = None
+        with anyio.CancelScope() as self._inference:
+            try:
+                answer = await model.infer(request)
+            except ModelFailure as failure:
+                await self._failed(failure)
+        self._inference = None
+        if answer is not None:
+            await self._take(answer, seen)
+
+    async def _take(self, answer: ModelTurn, seen: int) -> None:
+        faults.hit("run.answered")
+        model, state = self._ports.model, self.state
+        content = clean_json(answer.content)
+        turn = AssistantTurn(
+            turn=state.turns + 1,
+            seen=seen,
+            content=content if isinstance(content, list) else [],
+            stop_reason=answer.stop_reason,
+            usage=answer.usage,
+            cost_usd=answer.cost_usd,
+            provider=model.provider,
+            model=model.name,
+            active_s=self.active_s(),
+        )
+        calls = calls_in(turn.content, turn.turn, self._ports.tools)
+        if not calls:
+            await self._recorder.append_durably(turn)
+            return
+        batch = ToolBatch(turn=turn.turn, calls=[call.to_json() for call in calls])
+        states = [CallState(**call.to_json()) for call in calls]
+        first = [] if self._draining else step.callable_now(states, WORKERS)
+        await self._recorder.append_durably(turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first))
+        self._start({call.call_id for call in first})
+
+    async def _failed(self, failure: ModelFailure) -> None:
+        clock = self._ports.clock
+        decision = retry.after_failure(
+            failure.failure,
+            self.state.failures + 1,
+            retry_after_s=failure.retry_after_s,
+            jitter=self._ports.random.random(),
+        )
+        retry_at = None if decision.delay_s is None else _later(clock, decision.delay_s)
+        await self._recorder.append_durably(
+            InferenceFailed(
+                failure=failure.failure,
+                message=str(failure),
+                retryable=decision.delay_s is not None,
+                retry_at=retry_at,
+                active_s=self.active_s(),
+            )
+        )
+        if decision.needs is not None:
+            await self._park(decision.needs, f"{decision.reason}: {failure}")
+
+    # Running calls
+
+    async def _run_calls(self, start: tuple[CallState, ...]) -> None:
+        if start:
+            await self._recorder.append_durably(*(ToolCallStarted(call_id=call.call_id) for call in start))
+            self._start({call.call_id for call in start})
+        else:
+            await self._changed.wait()
+
+    def _start(self, call_ids: set[str]) -> None:
+        if self._tasks is None:
+            raise RuntimeError("drive() is not running")
+        for call in self.state.calls:
+            if call.call_id in call_ids:
+                self._tasks.start_soon(self._call, call)
+
+    async def _call(self, call: CallState) -> None:
+        """Run one call that was handed over, and journal its result at once."""
+        clock, began = self._ports.clock, self._ports.clock.monotonic()
+        if (error := refused(call.name, call.arguments, self._ports.tools)) is not None:
+            await self._settle(done(call.call_id, error, duration_s=0.0, settled_by=SettledBy.POLICY))
+            return
+        tool = self._ports.tools[call.name]
+        try:
+            result = await (self._launched(tool, call) if tool.spec.runs_process else tool.call(*self._with(call)))
+        except (OSError, StoreError) as error:
+            text = f"[error] the call could not be started, so nothing was done: {error}"
+            result = ToolResult(text=text, outcome=Outcome.ERROR)
+        if result is None:
+            return
+        faults.hit("run.call_ended")
+        await self._finished(call, result, clock.monotonic() - began)
+
+    async def _launched(self, tool: Tool, call: CallState) -> ToolResult | None:
+        """Run a call under the launcher. None: the daemon is being drained and the command goes on without it."""
+        call_dir = await self._ports.store.make_call_dir(self.state.run_id, call.call_id)
+        result: ToolResult | None = None
+        with anyio.CancelScope() as scope:
+            self._process_scopes[call.call_id] = scope
+            if self._draining:
+                scope.cancel()
+            result = await tool.call(*self._with(call))
+        self._process_scopes.pop(call.call_id, None)
+        if result is None and not self._leave_running:
+            result = await self._stopped(call_dir)
+        return result
+
+    async def _adopted(self, call: CallState) -> None:
+        """Wait for the real result of a command that an earlier daemon started."""
+        call_dir = self._ports.store.call_dir(self.state.run_id, call.call_id)
+        result: ToolResult | None = None
+        with anyio.CancelScope() as scope:
+            self._process_scopes[call.call_id] = scope
+            result = await self._real_result(call_dir)
+        self._process_scopes.pop(call.call_id, None)
+        if result is None:
+            if self._leave_running:
+                return
+            result = await self._stopped(call_dir)
+        duration_s = float((result.evidence or {}).get("duration_s", 0.0))
+        await self._finished(call, result, duration_s, reason="adopted")
+
+    async def _stopped(self, call_dir: Path) -> ToolResult:
+        await self._ports.spawner.end(call_dir, by=EndedBy.STOP, grace_s=10.0)
+        return await self._real_result(call_dir)
+
+    async def _real_result(self, call_dir: Path) -> ToolResult:
+        spawner = self._ports.spawner
+        ended = await spawner.adopt(call_dir)
+        stdout, stderr = await anyio.to_thread.run_sync(spawner.outputs, call_dir)
+        return result_of_exit(ended, stdout, stderr)
+
+    async def _finished(
+        self, call: CallState, result: ToolResult, duration_s: float, reason: str | None = None
+    ) -> None:
+        blob = None
+        if result.full is not None:
+            blob = await self._recorder.keep(result.full)
+        await self._settle(done(call.call_id, result, duration_s=duration_s, reason=reason, output_blob=blob))
+
+    async def _settle(self, record: ToolCallDone) -> None:
+        await self._recorder.append(record)
+        self._changed.set()
+
+    def _with(self, call: CallState) -> tuple[ToolContext, dict[str, Any]]:
+        ports, run_id = self._ports, self.state.run_id
+        context = ToolContext(
+            run_id=run_id,
+            call_id=call.call_id,
+            workspace=Path(self.state.workspace),
+            call_dir=ports.store.call_dir(run_id, call.call_id),
+            runs_lock=ports.store.lock_path,
+            spawner=ports.spawner,
+            env=tool_environment(os.environ, instance=ports.store.instance, run_id=run_id, call_id=call.call_id),
+            deadline_s=self.state.limits.get("call_deadline_s"),
+            orphan_grace_s=ports.orphan_grace_s,
+        )
+        return context, call.arguments if isinstance(call.arguments, dict) else {}
+
+    async def _write_draining(self) -> None:
+        in_flight = [call.call_id for call in self.state.open_calls if call.started]
+        await self._recorder.append_durably(DaemonDraining(in_flight=in_flight, active_s=self.active_s()))
+
+
+def _later(clock: Clock, seconds: float) -> str:
+    return stamp(clock.now() + timedelta(seconds=seconds))

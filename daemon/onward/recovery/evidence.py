@@ -1,0 +1,65 @@
+"""Gathering what the world shows of the calls that a journal does not settle."""
+
+from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
+
+from onward.core.conversation import CallState
+from onward.core.plan import Evidence, Found, unbatched_calls
+from onward.core.state import RunState
+from onward.native.calls import done
+from onward.native.tools.process_result import result_of_exit
+from onward.ports.process import CallTrace, ProcessSpawner, Trace
+from onward.ports.store import RunStore
+
+SO_FAR_BYTES = 4096
+
+_FOUND = {
+    Trace.NONE: Found.NOTHING,
+    Trace.ALIVE: Found.ALIVE,
+    Trace.EXITED: Found.RESULT,
+    Trace.FENCED: Found.FENCED,
+    Trace.LOST: Found.LOST,
+}
+
+
+async def gather(state: RunState, store: RunStore, spawner: ProcessSpawner, *, fence: bool) -> dict[str, Evidence]:
+    """Return the evidence of every unsettled call of the newest batch, by call id.
+
+    `fence` makes sure that what has not started never will (recovery); without it nothing is changed (inspect).
+    """
+    found: dict[str, Evidence] = {}
+    for call in _unsettled(state):
+        call_dir = store.call_dir(state.run_id, call.call_id)
+        look = partial(_look, call, call_dir, spawner, fence=fence)
+        found[call.call_id] = await anyio.to_thread.run_sync(look)
+    return found
+
+
+def _unsettled(state: RunState) -> list[CallState]:
+    turn = state.turn
+    if turn is not None and not turn.batch and turn.asks:
+        return unbatched_calls(turn)
+    return state.open_calls
+
+
+def _look(call: CallState, call_dir: Path, spawner: ProcessSpawner, *, fence: bool) -> Evidence:
+    trace = spawner.fence(call_dir) if fence else spawner.probe(call_dir)
+    if trace.trace is Trace.EXITED:
+        return _result(call, call_dir, trace, spawner)
+    facts = None
+    if trace.trace is Trace.LOST:
+        stdout, stderr = spawner.outputs(call_dir)
+        printed = (stdout + stderr)[-SO_FAR_BYTES:].decode("utf-8", "replace").replace("\x00", "\ufffd")
+        facts = {"output_so_far": printed} if printed else None
+    return Evidence(found=_FOUND[trace.trace], boot_id=trace.boot_id, facts=facts)
+
+
+def _result(call: CallState, call_dir: Path, trace: CallTrace, spawner: ProcessSpawner) -> Evidence:
+    """The command's end was recorded, but not journaled: its real result is the result."""
+    stdout, stderr = spawner.outputs(call_dir)
+    result = result_of_exit(trace.exit, stdout, stderr)
+    duration_s = trace.exit.duration_s if trace.exit else 0.0
+    record = done(call.call_id, result, duration_s=duration_s, reason="completed-unpersisted")
+    return Evidence(found=Found.RESULT, boot_id=trace.boot_id, done=record)

@@ -1,0 +1,93 @@
+"""Carrying out a recovery plan: every entry of a run passes through here, the first one too."""
+
+from dataclasses import dataclass
+
+from onward.core.plan import Policy, RecoveryPlan, Verdict, lost_records, plan
+from onward.core.records import (
+    MessageAdded,
+    Record,
+    RunClaimed,
+    RunParked,
+    RunPaused,
+    RunQuarantined,
+)
+from onward.core.state import RunState
+from onward.core.vocabulary import Needs, Source
+from onward.native.run import Recorder
+from onward.ports.process import ProcessSpawner
+from onward.ports.store import RunStore
+from onward.recovery.evidence import gather
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """This process, as RunClaimed names it."""
+
+    machine_id: str
+    runs_inode: int
+    boot_id: str
+    pid: int
+    start_ticks: int
+
+
+def policy_for(state: RunState, boot_id: str) -> Policy:
+    """Return the caps that the run was started with."""
+    limits = state.limits
+    return Policy(
+        boot_id=boot_id,
+        max_revivals=limits.get("max_revivals"),
+        max_stalled_revivals=limits.get("max_stalled_revivals", 3),
+    )
+
+
+async def recover(
+    recorder: Recorder, store: RunStore, spawner: ProcessSpawner, claimant: Claimant, index_seq: int | None
+) -> RecoveryPlan:
+    """Plan, write what the plan says, and return it. After it the run is entered, ended or left.
+
+    The order of writes makes every step repeatable: RunRevived is durable before any settlement, so that each try is
+    counted; each settlement stands for itself; dying in between and recovering again settles nothing twice.
+    """
+    state = recorder.state
+    evidence = await gather(state, store, spawner, fence=True)
+    loss = lost_records(state, await store.call_dirs(state.run_id), index_seq)
+    decided = plan(state, evidence, policy_for(state, claimant.boot_id), loss=loss)
+    if decided.verdict is Verdict.LEAVE:
+        return decided
+    await recorder.append(_claim(state, claimant))
+    if decided.revived is not None:
+        await recorder.append_durably(decided.revived)
+    for settlement in decided.settlements:
+        await recorder.append(settlement)
+    last = _last_records(decided, state)
+    if last:
+        await recorder.append_durably(*last)
+    return decided
+
+
+def _claim(state: RunState, claimant: Claimant) -> RunClaimed:
+    return RunClaimed(
+        machine_id=claimant.machine_id,
+        runs_inode=claimant.runs_inode,
+        boot_id=claimant.boot_id,
+        pid=claimant.pid,
+        start_ticks=claimant.start_ticks,
+        epoch=state.claims + 1,
+    )
+
+
+def _last_records(decided: RecoveryPlan, state: RunState) -> list[Record]:
+    records: list[Record] = []
+    if decided.notice is not None:
+        message_id = f"revival-{state.revival_attempts}"
+        records.append(MessageAdded(message_id=message_id, source=Source.REVIVAL, content=decided.notice, by="daemon"))
+    if decided.ended is not None:
+        records.append(decided.ended)
+    if decided.verdict is Verdict.PARK:
+        needs = decided.needs or Needs.DECISION
+        records.append(RunParked(by="daemon", reason=decided.reason, needs=needs))
+    if decided.verdict is Verdict.QUARANTINE:
+        records.append(RunQuarantined(by="daemon", reason=decided.reason))
+    if decided.verdict is Verdict.STOP:
+        records.append(RunPaused(by="on_restart", reason="the run was interrupted and on_restart is stop"))
+    return records

@@ -1,0 +1,98 @@
+"""A loaded run: its open journal, and everybody who waits for what becomes durable in it."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+import structlog
+
+from onward.core.index import index_of
+from onward.core.records import Json, Record
+from onward.core.state import RunState
+from onward.errors import DiskFull
+from onward.ports.clock import Clock
+from onward.ports.store import RunLog, RunStore
+
+FIRST_RETRY_S = 0.5
+LONGEST_RETRY_S = 15.0
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+class LiveRun:
+    """Implements `onward.native.run.Recorder`: what a full disk does not take is kept here and written first.
+
+    While it waits, the run takes no step and is shown as parked (`disk`), though no record can say so.
+    """
+
+    def __init__(self, run_log: RunLog, store: RunStore, clock: Clock, on_change: Callable[[], None]) -> None:
+        self._log = run_log
+        self._store = store
+        self._clock = clock
+        self._on_change = on_change
+        self._turn = anyio.Lock()
+        self.stalled: str | None = None
+
+    @property
+    def state(self) -> RunState:
+        return self._log.state
+
+    def index(self) -> Json:
+        return index_of(self.state, stalled=self.stalled)
+
+    async def append(self, *records: Record) -> None:
+        if self.stalled is None:
+            try:
+                await self._log.append(*records)
+            except DiskFull as error:
+                self._stall(error)
+            else:
+                self._on_change()
+                return
+        await self._when_possible(lambda: self._log.append(*records))
+        self._on_change()
+
+    async def append_durably(self, *records: Record) -> None:
+        await self.append(*records)
+        await self._log.flush()
+
+    async def flush(self) -> None:
+        await self._log.flush()
+
+    @property
+    def durable_seq(self) -> int:
+        return self._log.durable_seq
+
+    async def keep(self, data: bytes) -> str:
+        return await self._when_possible(lambda: self._store.put_blob(self.state.run_id, data))
+
+    async def write_index(self) -> None:
+        await self._log.write_index(self.index())
+
+    async def close(self) -> None:
+        await self._log.close()
+
+    async def _when_possible(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Repeat `act` until the disk takes it; one at a time, in the order in which they came."""
+        async with self._turn:
+            delay_s = FIRST_RETRY_S
+            while True:
+                try:
+                    result = await act()
+                except DiskFull as error:
+                    self._stall(error)
+                    await self._clock.sleep(delay_s)
+                    delay_s = min(delay_s * 2, LONGEST_RETRY_S)
+                else:
+                    if self.stalled is not None:
+                        self.stalled = None
+                        log.info("disk has space again", run_id=self.state.run_id)
+                        self._on_change()
+                    return result
+
+    def _stall(self, error: DiskFull) -> None:
+        if self.stalled is None:
+            self.stalled = str(error)
+            log.error("run parked until the disk has space", run_id=self.state.run_id, error=str(error))
+            self._on_change()

@@ -1,0 +1,152 @@
+"""The daemon's life: lock, list, serve, work, drain, let go."""
+
+import gc
+import os
+import signal
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from onward import __version__
+from onward.api.app import make_app
+from onward.api.server import serve
+from onward.config.places import Places, find_places
+from onward.config.settings import Settings
+from onward.errors import OnwardError
+from onward.native.tools.registry import builtin_tools
+from onward.processes import LauncherSpawner
+from onward.processes.identity import boot_id, start_ticks
+from onward.recovery.recover import Claimant
+from onward.store.filestore import FileStore, open_store
+from onward.store.lock import this_process
+from onward.supervisor import logs
+from onward.supervisor.clock import SystemClock
+from onward.supervisor.models import ConfiguredModels
+from onward.supervisor.supervisor import Supervisor
+from onward.testing import faults
+
+log = structlog.get_logger()
+
+LOCK_CHECK_S = 60.0
+EXIT_AT_ONCE = 1
+
+
+def run_daemon(settings: Settings) -> int:
+    """Run the daemon in the foreground until it is told to stop; returns its exit code.
+
+    SIGTERM and SIGINT drain it and leave commands running for the next daemon; a second one ends it at once.
+
+    Raises:
+        OnwardError: It cannot begin: another daemon holds the runs, the socket is served, the disk refuses.
+    """
+    faults.install_from_environment()
+    logs.configure(settings.log.level, settings.log.format)
+    os.umask(0o077)
+    try:
+        return anyio.run(_main, settings)
+    except BaseExceptionGroup as group:
+        told = [error for error in _flat(group) if isinstance(error, OnwardError)]
+        if len(told) == len(_flat(group)):
+            raise told[0] from group
+        raise
+
+
+async def _main(settings: Settings) -> int:
+    places = settings.apply(find_places())
+    clock = SystemClock()
+    holder = this_process(boot_id(), start_ticks(os.getpid()) or 0)
+    store = await open_store(
+        places.runs_dir,
+        clock,
+        holder,
+        lock_wait_s=settings.daemon.lock_wait_s,
+        allow_network_fs=settings.daemon.allow_network_fs,
+    )
+    try:
+        claimant = Claimant(
+            machine_id=store.machine_id,
+            runs_inode=store.runs_inode,
+            boot_id=holder.boot_id,
+            pid=holder.pid,
+            start_ticks=holder.start_ticks,
+        )
+        supervisor = Supervisor(
+            store=store,
+            spawner=LauncherSpawner(),
+            tools=builtin_tools(),
+            models=ConfiguredModels(places, clock),
+            clock=clock,
+            claimant=claimant,
+            agent_dirs=places.agent_dirs,
+            default_agent=settings.daemon.default_agent,
+            max_active_runs=settings.daemon.max_active_runs,
+            entry_rate=settings.daemon.entry_rate,
+            orphan_grace_s=settings.daemon.orphan_grace_s,
+        )
+        await store.append_fact(
+            type="DaemonStarted", version=__version__, pid=holder.pid, boot_id=holder.boot_id, host=holder.host
+        )
+        await supervisor.boot()
+        gc.collect()
+        gc.freeze()  # what is here now stays: no collection needs to walk it again
+        await _live(supervisor, store, places)
+        await store.append_fact(type="DaemonStopped", pid=holder.pid)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
+    log.info("stopped")
+    return 0
+
+
+async def _live(supervisor: Supervisor, store: FileStore, places: Places) -> None:
+    shutdown = anyio.Event()
+    app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown))
+    served = anyio.Event()
+
+    def ready() -> None:
+        log.info("ready", socket=str(places.socket), runs_dir=str(places.runs_dir), recovering=supervisor.recovering)
+
+    async with anyio.create_task_group() as tasks:
+
+        async def api() -> None:
+            await serve(app, places.socket, on_ready=ready, shutdown=shutdown)
+            served.set()
+
+        tasks.start_soon(api)
+        tasks.start_soon(_signals, supervisor)
+        tasks.start_soon(_watch_lock, store)
+        await supervisor.serve()
+        shutdown.set()
+        await served.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def _signals(supervisor: Supervisor) -> None:
+    """SIGTERM and SIGINT drain; the second is immediate."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        asked = False
+        async for number in received:
+            if asked:
+                log.warning("ended at once by a second signal", signal=signal.Signals(number).name)
+                os._exit(EXIT_AT_ONCE)
+            asked = True
+            await supervisor.stop(leave_running=True)
+
+
+async def _watch_lock(store: FileStore) -> None:
+    """A daemon that lost its lock file must not write another byte: somebody else may hold the runs now."""
+    while True:
+        await anyio.sleep(LOCK_CHECK_S)
+        if not await anyio.to_thread.run_sync(store.still_ours):
+            log.critical("the lock file of the runs directory was removed or replaced; stopping at once")
+            os._exit(8)
+
+
+def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    return [
+        leaf
+        for error in group.exceptions
+        for leaf in (_flat(error) if isinstance(error, BaseExceptionGroup) else [error])
+    ]

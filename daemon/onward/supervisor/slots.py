@@ -1,0 +1,46 @@
+"""How many runs work at once, and how fast interrupted ones come back."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from onward.ports.clock import Clock
+
+
+class Slot:
+    """The right of one run to work. Given up while it waits for a timer."""
+
+    def __init__(self, slots: anyio.Semaphore) -> None:
+        """Take over one slot that was acquired."""
+        self._slots = slots
+        self._held = True
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            self._slots.release()
+
+    @asynccontextmanager
+    async def released(self) -> AsyncIterator[None]:
+        """Let another run work meanwhile; on the way out wait for a slot again."""
+        self.release()
+        yield
+        await self._slots.acquire()
+        self._held = True
+
+
+class Pacer:
+    """Lets at most `per_s` pass in a second, the first at once."""
+
+    def __init__(self, per_s: float, clock: Clock) -> None:
+        self._gap_s = 1.0 / per_s
+        self._clock = clock
+        self._next = clock.monotonic()
+
+    async def wait(self) -> None:
+        now = self._clock.monotonic()
+        at = max(now, self._next)
+        self._next = at + self._gap_s
+        if at > now:
+            await self._clock.sleep(at - now)

@@ -1,0 +1,76 @@
+"""From a request to the record that a run begins with."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from onward import __version__
+from onward.config.agents import AgentDefinition, Limits, definition_hash
+from onward.core.records import Json, RunStarted
+from onward.core.text import clean
+from onward.errors import BadRequest
+from onward.ports.operations import StartRequest
+
+MAX_TASK_BYTES = 1024 * 1024
+
+
+def started(run_id: str, request: StartRequest, name: str, definition: AgentDefinition, model: str) -> RunStarted:
+    """Return the run's first record: the definition is pinned, limits of the request go before its own.
+
+    Raises:
+        BadRequest: The task, a limit or the workspace cannot be used.
+    """
+    task = clean(request.task)
+    if not task.strip():
+        raise BadRequest("the task is empty")
+    if len(task.encode()) > MAX_TASK_BYTES:
+        raise BadRequest(f"the task has more than {MAX_TASK_BYTES} bytes; put it into a file of the workspace")
+    return RunStarted(
+        run_id=run_id,
+        kind=definition.kind,
+        agent=definition.pinned(),
+        agent_name=name,
+        agent_hash=definition_hash(definition),
+        task=task,
+        workspace=_workspace(request.workspace),
+        limits=_limits(definition.limits, request.limits),
+        by=request.by,
+        on_restart=_on_restart(request.on_restart or definition.on_restart),
+        version=__version__,
+        model=model,
+        idempotency_key=request.idempotency_key,
+    )
+
+
+def same_request(index: Json, request: StartRequest, default_agent: str) -> bool:
+    """Whether a run with the same idempotency key was started by the same request, as far as its index can tell."""
+    shown = clean(request.task)[: len(index.get("task", ""))]
+    return (
+        index.get("agent") == (request.agent or default_agent)
+        and index.get("task") == shown
+        and index.get("workspace") == os.path.realpath(request.workspace)
+    )
+
+
+def _workspace(path: str) -> str:
+    if not os.path.isabs(path):
+        raise BadRequest(f"the workspace {path!r} is no absolute path")
+    if not Path(path).is_dir():
+        raise BadRequest(f"the workspace {path!r} is no directory")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise BadRequest(f"the workspace {path!r} cannot be written by the daemon")
+    return os.path.realpath(path)
+
+
+def _limits(own: Limits, asked: dict[str, Any]) -> Json:
+    try:
+        limits = Limits.model_validate({**own.model_dump(), **asked})
+    except ValueError as error:
+        raise BadRequest(f"a limit cannot be used: {error}") from error
+    return limits.model_dump(exclude_none=True)
+
+
+def _on_restart(word: str) -> str:
+    if word not in ("resume", "stop"):
+        raise BadRequest(f"on_restart is resume or stop, not {word!r}")
+    return word

@@ -1,0 +1,320 @@
+"""The supervisor: which runs there are, which of them work, and what can be asked about them.
+
+There is one way in: first start, recovery at boot and every later return pass through the queue and `Worker.work`.
+"""
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from random import Random
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from onward import __version__
+from onward.config.agents import AgentDefinition, load_agents
+from onward.core.fold import NewerRecord, apply
+from onward.core.ids import make_run_id, parse_run_id
+from onward.core.index import index_of, view_of
+from onward.core.records import Json
+from onward.core.replay import NotAJournal
+from onward.core.state import RunState
+from onward.core.status import TERMINAL, Status
+from onward.errors import BadRequest, Conflict, NotFound, Refused, StoreError
+from onward.ports.clock import Clock
+from onward.ports.operations import StartRequest
+from onward.ports.process import ProcessSpawner
+from onward.ports.store import Listed, RunStore
+from onward.ports.tool import Tool
+from onward.recovery.recover import Claimant
+from onward.supervisor.entries import Entry
+from onward.supervisor.models import Models
+from onward.supervisor.report import Report
+from onward.supervisor.slots import Pacer, Slot
+from onward.supervisor.starting import same_request, started
+from onward.supervisor.worker import Drain, Worker, seconds_until
+
+log = structlog.get_logger()
+
+INDEX_EVERY_S = 1.0
+WATCH_PAGE = 200
+_RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
+
+
+class Supervisor:
+    """Implements `onward.ports.operations.Operations`. `boot`, then `serve` until `stop`."""
+
+    def __init__(
+        self,
+        *,
+        store: RunStore,
+        spawner: ProcessSpawner,
+        tools: dict[str, Tool],
+        models: Models,
+        clock: Clock,
+        claimant: Claimant,
+        agent_dirs: Sequence[Path],
+        default_agent: str = "worker",
+        max_active_runs: int = 50,
+        entry_rate: float = 20.0,
+        orphan_grace_s: float = 600.0,
+    ) -> None:
+        self._store = store
+        self._spawner = spawner
+        self._models = models
+        self._clock = clock
+        self._agent_dirs = tuple(agent_dirs)
+        self._default_agent = default_agent
+        self._max_active = max_active_runs
+        self._entries: dict[str, Entry] = {}
+        self._keys: dict[str, str] = {}
+        self._starting: dict[str, anyio.Lock] = {}
+        self._slots = anyio.Semaphore(max_active_runs)
+        self._queue, self._admitted = anyio.create_memory_object_stream[str](float("inf"))
+        self._tasks: TaskGroup | None = None
+        self._working = 0
+        self._idle = anyio.Event()
+        self._report = Report()
+        self._drain = Drain()
+        self._stopped = anyio.Event()
+        self._began = clock.monotonic()
+        self._worker = Worker(
+            store=store,
+            spawner=spawner,
+            tools=tools,
+            models=models,
+            clock=clock,
+            random=Random(),  # noqa: S311  # jitter, no secret
+            claimant=claimant,
+            pacer=Pacer(entry_rate, clock),
+            report=self._report,
+            drain=self._drain,
+            orphan_grace_s=orphan_grace_s,
+        )
+
+    # Life
+
+    async def boot(self) -> None:
+        """List the runs and end what belongs to none that lives; nothing is entered yet."""
+        listed = await self._store.list_runs()
+        resting = {run.run_id for run in listed if run.index is not None and run.index["status"] in TERMINAL}
+        for run in listed:
+            await self._found(run)
+        keep = frozenset(
+            [
+                (run.run_id, call_id)
+                for run in listed
+                if run.run_id not in resting and run.problem is None
+                for call_id in await self._store.call_dirs(run.run_id)
+            ]
+        )
+        ended = await self._spawner.end_leftovers(self._store.instance, keep)
+        log.info("runs listed", runs=len(listed), to_enter=len(self._report.waits_for), leftovers_ended=ended)
+
+    async def serve(self) -> None:
+        """Let runs work until `stop`, then drain. Cancelling it is a crash as far as the runs are concerned."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._admit)
+            tasks.start_soon(self._write_indexes)
+            for entry in list(self._entries.values()):
+                self._begin(entry)
+            await self._stopped.wait()
+            await self._finish_drain()
+            tasks.cancel_scope.cancel()
+
+    async def stop(self, *, leave_running: bool) -> None:
+        if not self._drain.on:
+            log.info("draining", leave_running=leave_running, working=self._working)
+            self._drain.on, self._drain.leave_running = True, leave_running
+            for entry in self._entries.values():
+                if entry.loaded is not None and entry.loaded.native is not None:
+                    entry.loaded.native.drain(leave_running=leave_running)
+            self._stopped.set()
+
+    @property
+    def recovering(self) -> int:
+        """How many runs found at the start were not looked at yet."""
+        return len(self._report.waits_for)
+
+    # Operations
+
+    async def start_run(self, request: StartRequest) -> tuple[Json, bool]:
+        key = request.idempotency_key
+        if key is None:
+            return await self._start(request), True
+        async with self._starting.setdefault(key, anyio.Lock()):
+            try:
+                if (known := self._entries.get(self._keys.get(key, ""))) is None:
+                    return await self._start(request), True
+            finally:
+                self._starting.pop(key, None)
+        if not same_request(known.index, request, self._default_agent):
+            raise Conflict(f"the idempotency key {key!r} was used for another request, which started {known.run_id}")
+        return known.shown(), False
+
+    async def list_runs(self, statuses: frozenset[str] | None = None) -> list[Json]:
+        shown = [entry.shown() for entry in self._entries.values()]
+        chosen = [index for index in shown if statuses is None or index["status"] in statuses]
+        return sorted(chosen, key=lambda index: (str(index.get("created_at", "")), index["run_id"]), reverse=True)
+
+    async def get_run(self, run_id: str) -> Json:
+        entry = self._entry(run_id)
+        if entry.loaded is not None:
+            return view_of(entry.loaded.live.state, entry.shown())
+        try:
+            replay = await self._store.read(run_id)
+        except (NotAJournal, NewerRecord) as error:
+            return {**entry.shown(), "error": str(error)}
+        return view_of(replay.state, entry.shown())
+
+    async def records(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[Json]:
+        entry = self._entry(run_id)
+        up_to = entry.loaded.live.durable_seq if entry.loaded is not None else None
+        return await self._store.records(run_id, after=after, limit=limit, up_to=up_to)
+
+    async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Json]:
+        entry = self._entry(run_id)
+        while True:
+            changed = entry.waiter()
+            page = await self.records(run_id, after=after, limit=WATCH_PAGE)
+            for record in page:
+                after = max(after, record["seq"])
+                yield record
+            if page:
+                continue
+            if entry.loaded is None and entry.shown()["status"] in TERMINAL:
+                return
+            await changed.wait()
+
+    async def daemon(self) -> Json:
+        counts = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "instance": self._store.instance,
+            "uptime_s": round(self._clock.monotonic() - self._began, 1),
+            "runs": dict(counts),
+            "ready": True,
+            "draining": self._drain.on,
+            "recovery": self._report.to_json(),
+            "limits": {"max_active_runs": self._max_active},
+        }
+
+    # Inside
+
+    def _entry(self, run_id: str) -> Entry:
+        try:
+            return self._entries[parse_run_id(run_id)]
+        except (KeyError, BadRequest):
+            raise NotFound(f"there is no run {run_id[:80]!r}") from None
+
+    async def _found(self, run: Listed) -> None:
+        index = run.index or run.stale_index or {"run_id": run.run_id, "status": Status.ACTIVE}
+        entry = self._entries[run.run_id] = Entry(run_id=run.run_id, index=index, problem=run.problem)
+        key = index.get("idempotency_key")
+        if run.index is None and run.stale_index is None and run.problem is None:
+            key = await self._first_key(run.run_id)
+        if type(key) is str:
+            self._keys[key] = run.run_id
+        if run.problem is not None:
+            self._report.waits_for.add(run.run_id)
+            self._report.add("damaged", run.run_id, run.problem)
+        elif run.index is None or run.index["status"] not in _RESTING:
+            entry.queued = True
+            self._report.waits_for.add(run.run_id)
+
+    async def _first_key(self, run_id: str) -> str | None:
+        try:
+            first = await self._store.records(run_id, after=0, limit=1)
+        except (StoreError, NotFound):
+            return None
+        key = first[0].get("idempotency_key") if first else None
+        return key if type(key) is str else None
+
+    def _begin(self, entry: Entry) -> None:
+        if entry.queued:
+            self._queue.send_nowait(entry.run_id)
+        elif entry.index.get("status") == Status.PARKED and entry.index.get("wake_at"):
+            self._enter_in(entry, seconds_until(entry.index["wake_at"], self._clock))
+
+    async def _start(self, request: StartRequest) -> Json:
+        if self._drain.on:
+            raise Refused("the daemon is being stopped; start the run again when it is back")
+        name = request.agent or self._default_agent
+        definition = await self._agent(name)
+        model = await anyio.to_thread.run_sync(self._models.check, request.model or definition.model)
+        time_ms = int(self._clock.now().timestamp() * 1000)
+        run_id = make_run_id(name, time_ms, secrets.randbits(40))
+        record = await anyio.to_thread.run_sync(started, run_id, request, name, definition, model)
+        await self._store.create(record)
+        entry = self._entries[run_id] = Entry(run_id=run_id, index=_first_index(record.to_json()), queued=True)
+        if request.idempotency_key is not None:
+            self._keys[request.idempotency_key] = run_id
+        self._queue.send_nowait(run_id)
+        return entry.shown()
+
+    async def _agent(self, name: str) -> AgentDefinition:
+        agents, problems = await anyio.to_thread.run_sync(load_agents, self._agent_dirs)
+        if (found := agents.get(name)) is not None:
+            return found
+        wrong = [str(problem) for problem in problems if problem.file.stem == name]
+        if wrong:
+            raise BadRequest(f"the agent {name!r} cannot be used: " + "; ".join(wrong))
+        raise NotFound(f"there is no agent {name[:40]!r}; known: {', '.join(sorted(agents))}")
+
+    async def _admit(self) -> None:
+        async for run_id in self._admitted:
+            await self._slots.acquire()
+            if self._tasks is not None:
+                self._working += 1
+                self._tasks.start_soon(self._occupy, self._entries[run_id], Slot(self._slots))
+
+    async def _occupy(self, entry: Entry, slot: Slot) -> None:
+        entry.queued = False
+        try:
+            again = await self._worker.work(entry, slot)
+        finally:
+            slot.release()
+            self._working -= 1
+            if self._working == 0:
+                self._idle.set()
+        if again is not None and not self._drain.on:
+            self._enter_in(entry, again)
+
+    def _enter_in(self, entry: Entry, seconds: float) -> None:
+        async def later() -> None:
+            await self._clock.sleep(seconds)
+            self._queue.send_nowait(entry.run_id)
+
+        if self._tasks is not None:
+            self._tasks.start_soon(later)
+
+    async def _write_indexes(self) -> None:
+        """Keep meta.json of working runs at most a second behind."""
+        while True:
+            await self._clock.sleep(INDEX_EVERY_S)
+            for entry in list(self._entries.values()):
+                loaded = entry.loaded
+                if loaded is None or not loaded.index_dirty:
+                    continue
+                loaded.index_dirty = False
+                try:
+                    await loaded.live.write_index()
+                    await self._worker.sweep(loaded.live)
+                except StoreError as error:
+                    log.warning("index not written", run_id=entry.run_id, error=str(error))
+
+    async def _finish_drain(self) -> None:
+        while self._working:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+
+def _first_index(record: Json) -> Json:
+    state = RunState()
+    apply(state, {**record, "seq": 1})
+    return index_of(state)

@@ -1,0 +1,249 @@
+"""One run comes to work: opened, recovered, driven, closed. Whatever goes wrong in it stays in it."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+
+import anyio
+import structlog
+
+from onward.core.fold import NewerRecord
+from onward.core.index import index_of
+from onward.core.plan import Verdict
+from onward.core.records import RunParked, RunQuarantined, RunResumed
+from onward.core.replay import NotAJournal
+from onward.core.state import RunState
+from onward.core.status import Status
+from onward.core.vocabulary import Needs
+from onward.errors import NotFound, OnwardError, StoreError
+from onward.native.run import NativeRun, RunPorts
+from onward.ports.clock import Clock, parse_stamp, stamp
+from onward.ports.model import Model
+from onward.ports.process import EndedBy, ProcessSpawner, Trace
+from onward.ports.store import RunStore
+from onward.ports.tool import Tool
+from onward.recovery.recover import Claimant, recover
+from onward.supervisor.entries import Entry, Loaded
+from onward.supervisor.live import LiveRun
+from onward.supervisor.models import Models
+from onward.supervisor.report import Report
+from onward.supervisor.slots import Pacer, Slot
+
+log = structlog.get_logger()
+
+AGAIN_FIRST_S, AGAIN_LONGEST_S = 1.0, 60.0
+PARKED_FIRST_S, PARKED_LONGEST_S = 30.0, 1800.0
+
+
+@dataclass(slots=True)
+class Drain:
+    """Set once: no run begins anything new. `leave_running`: commands are left to the next daemon."""
+
+    on: bool = False
+    leave_running: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """Everything that working on runs needs."""
+
+    store: RunStore
+    spawner: ProcessSpawner
+    tools: Mapping[str, Tool]
+    models: Models
+    clock: Clock
+    random: Random
+    claimant: Claimant
+    pacer: Pacer
+    report: Report
+    drain: Drain
+    orphan_grace_s: float
+
+    async def work(self, entry: Entry, slot: Slot) -> float | None:
+        """Work on a run until it rests; returns after how many seconds it is to be tried again, or None.
+
+        Never raises for what is wrong with the run: that is shown in `entry`.
+        """
+        with structlog.contextvars.bound_contextvars(run_id=entry.run_id):
+            async with entry.lock:
+                try:
+                    await self._open_and_work(entry, slot)
+                except (NotAJournal, NotFound) as error:
+                    self._damaged(entry, str(error))
+                except NewerRecord as error:
+                    self._newer(entry, str(error))
+                except Exception as error:  # noqa: BLE001  # the border of one run: the others go on
+                    return self._failed(entry, error)
+                return self._wake_in(entry)
+
+    async def _open_and_work(self, entry: Entry, slot: Slot) -> None:
+        index = await self.store.read_index(entry.run_id)
+        run_log = await self.store.open(entry.run_id)
+        entry.problem = None
+        live = LiveRun(run_log, self.store, self.clock, lambda: _changed(entry))
+        run_log.on_durable = lambda _seq: entry.notify()
+        entry.loaded = Loaded(live)
+        try:
+            await self._enter(entry, live, slot, index["journal"]["seq"] if index else None)
+        except Exception as error:
+            if all(isinstance(cause, StoreError) for cause in _causes(error)):
+                raise
+            await self._quarantine(live, error)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._unload(entry, live)
+
+    async def _enter(self, entry: Entry, live: LiveRun, slot: Slot, index_seq: int | None) -> None:
+        state = live.state
+        if self.drain.on or not (state.status is Status.ACTIVE or _may_unpark(state)):
+            self.report.count(state, None)
+            return
+        model = await self._model(entry, live)
+        if model is None:
+            self.report.count(state, None)
+            return
+        decided = await recover(live, self.store, self.spawner, self.claimant, index_seq)
+        self.report.count(state, decided)
+        await live.flush()
+        await self.sweep(live)
+        if decided.verdict is not Verdict.ENTER or self.drain.on:
+            return
+        if decided.revived is not None:
+            log.info("run revived", cause=decided.revived.cause, settled=len(decided.settlements))
+            await self.pacer.wait()
+        ports = RunPorts(
+            store=self.store,
+            model=model,
+            tools=_chosen(self.tools, state),
+            spawner=self.spawner,
+            clock=self.clock,
+            random=self.random,
+            idle=slot.released,
+            orphan_grace_s=self.orphan_grace_s,
+        )
+        native = NativeRun(live, ports, adopt=decided.adopt)
+        if entry.loaded is not None:
+            entry.loaded.native = native
+        if self.drain.on:
+            native.drain(leave_running=self.drain.leave_running)
+        await native.drive()
+
+    async def _model(self, entry: Entry, live: LiveRun) -> Model | None:
+        """Return the model, or park the run for what is missing: it comes back by itself when that is there."""
+        state = live.state
+        try:
+            workspace = anyio.Path(state.workspace)
+            if not await workspace.is_dir():
+                needs, missing = Needs.WORKSPACE, f"the workspace {state.workspace!r} is not there"
+            else:
+                model = await self.models.load(state.model or "")
+                if state.status is Status.PARKED:
+                    await live.append_durably(RunResumed(by="daemon", reason="what it needed is there again"))
+                return model
+        except StoreError:
+            raise
+        except OnwardError as error:
+            needs, missing = Needs.PROVIDER, str(error)
+        delay_s = min(PARKED_FIRST_S * 2.0 ** min(entry.failures, 10), PARKED_LONGEST_S)
+        retry_at = stamp(self.clock.now() + timedelta(seconds=delay_s))
+        await live.append_durably(RunParked(by="daemon", reason=missing, needs=needs, retry_at=retry_at))
+        return None
+
+    async def _quarantine(self, live: LiveRun, error: Exception) -> None:
+        log.error("run quarantined", error=str(error), exc_info=error)
+        await live.append_durably(RunQuarantined(by="daemon", reason=f"an error in Onward: {error!r}"))
+
+    async def _unload(self, entry: Entry, live: LiveRun) -> None:
+        """Write the index and let go. What fails here is only a cache: the run is folded the next time."""
+        try:
+            await live.flush()
+            await self.sweep(live)
+            await live.write_index()
+        except StoreError as error:
+            log.warning("index not written", error=str(error))
+        finally:
+            entry.index = index_of(live.state)
+            entry.loaded = None
+            with suppress(StoreError):
+                await live.close()
+            entry.notify()
+
+    async def sweep(self, live: LiveRun) -> None:
+        """Remove the evidence of calls whose results are durable; what of them still runs is ended."""
+        run_id = live.state.run_id
+        known, open_calls = live.state.turns, {call.call_id for call in live.state.open_calls}
+        await live.flush()
+        for name in await self.store.call_dirs(run_id):
+            turn = name[1:].partition("c")[0]
+            if name in open_calls or not turn.isdigit() or int(turn) > known or live.state.gap_since_turn:
+                continue
+            call_dir = self.store.call_dir(run_id, name)
+            if (await anyio.to_thread.run_sync(self.spawner.probe, call_dir)).trace is Trace.ALIVE:
+                await self.spawner.end(call_dir, by=EndedBy.STOP)
+            await self.store.remove_call_dir(run_id, name)
+
+    def _damaged(self, entry: Entry, problem: str) -> None:
+        entry.problem = problem
+        self.report.add("damaged", entry.run_id, problem)
+        log.error("run damaged", reason=problem)
+        entry.notify()
+
+    def _newer(self, entry: Entry, reason: str) -> None:
+        shown = {"run_id": entry.run_id, "status": Status.PARKED, "needs": Needs.NEWER_VERSION, "error": reason}
+        entry.index = {**entry.index, **shown}
+        self.report.add("parked", entry.run_id, reason)
+        entry.notify()
+
+    def _failed(self, entry: Entry, error: Exception) -> float | None:
+        """Tell a disk that fails (tried again) from a bug (quarantined in memory until the next start)."""
+        causes = _causes(error)
+        entry.failures += 1
+        if all(isinstance(cause, StoreError) for cause in causes):
+            status, needs = Status.PARKED, Needs.DISK
+            again: float | None = min(AGAIN_FIRST_S * 2.0 ** min(entry.failures - 1, 10), AGAIN_LONGEST_S)
+        else:
+            status, needs, again = Status.QUARANTINED, None, None
+        reason = "; ".join(dict.fromkeys(str(cause) or repr(cause) for cause in causes))
+        log.error("run stopped by an error", status=status, error=reason, exc_info=error)
+        entry.index = {**entry.index, "status": status, "needs": needs, "error": reason}
+        self.report.add(str(status), entry.run_id, reason)
+        entry.notify()
+        return again
+
+    def _wake_in(self, entry: Entry) -> float | None:
+        if entry.index.get("status") != Status.PARKED or entry.index.get("wake_at") is None:
+            entry.failures = 0
+            return None
+        entry.failures += 1
+        return seconds_until(entry.index["wake_at"], self.clock)
+
+
+def seconds_until(moment: str, clock: Clock) -> float:
+    """Return how long to wait for a time in the journal's form; never longer than a park can last."""
+    try:
+        seconds = (parse_stamp(moment) - clock.now()).total_seconds()
+    except ValueError:
+        seconds = 0.0
+    return min(max(seconds, 0.0), PARKED_LONGEST_S)
+
+
+def _changed(entry: Entry) -> None:
+    if entry.loaded is not None:
+        entry.loaded.index_dirty = True
+
+
+def _may_unpark(state: RunState) -> bool:
+    return state.status is Status.PARKED and state.retry_at is not None
+
+
+def _chosen(tools: Mapping[str, Tool], state: RunState) -> dict[str, Tool]:
+    names = state.agent.get("tools", [])
+    return {name: tools[name] for name in names if name in tools}
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [cause for part in error.exceptions for cause in _causes(part)]
+    return [error]
