@@ -173,11 +173,15 @@ def _view_ids(calls: list[CallState], used_ids: set[str]) -> list[str]:
 
 def _is_sendable(block: Block) -> bool:
     kind = block.get("type")
-    if kind == "text":
-        return isinstance(block.get("text"), str) and bool(block["text"].strip())
     if kind == "thinking":
-        return isinstance(block.get("thinking"), str) and bool(block.get("signature"))
-    return kind == "redacted_thinking" and bool(block.get("data"))
+        return isinstance(block.get("thinking"), str) and _has_text(block.get("signature"))
+    return (kind == "text" and _has_text(block.get("text"))) or (
+        kind == "redacted_thinking" and _has_text(block.get("data"))
+    )
+
+
+def _has_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _tool_use(call: CallState, view_id: str) -> Block:
