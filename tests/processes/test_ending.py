@@ -191,6 +191,24 @@ async def test_a_daemon_below_its_own_marker_does_not_end_itself(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, b"0\n")
 
 
+def test_a_shutdown_that_signals_everybody_counts_as_a_stop(tmp_path: Path) -> None:
+    """The command may be gone before its launcher has acted: it did not end by itself all the same."""
+    spec = command(tmp_path, "echo begun; exec sleep 60")
+    daemon = start_daemon(spec)
+    until(lambda: printed(spec.call_dir, "begun"))
+    launcher = launcher_of(spec.call_dir)
+    (sleeping,) = children(launcher)
+    os.kill(launcher, signal.SIGSTOP)
+    os.kill(sleeping, signal.SIGTERM)
+    os.kill(launcher, signal.SIGTERM)
+    until(lambda: not exists(sleeping))
+    os.kill(launcher, signal.SIGCONT)
+    daemon.wait(20)
+    found = probe(spec.call_dir)
+    assert found.exit is not None
+    assert (found.exit.code, found.exit.ended_by) == (-signal.SIGTERM, EndedBy.STOP)
+
+
 def test_a_stopped_command_can_be_ended(tmp_path: Path) -> None:
     spec = command(tmp_path, "echo begun; kill -STOP $$; sleep 60")
     daemon = start_daemon(spec)

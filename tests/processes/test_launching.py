@@ -29,7 +29,7 @@ async def run(spec: LaunchSpec) -> tuple[CallExit, str, str]:
 
 
 SURROUNDINGS = """
-umask; pwd; echo $$; ps -o sid= -p $$ | tr -d ' '; cat; cat /proc/$$/oom_score_adj
+umask; pwd; echo $$; cut -d' ' -f6 /proc/$$/stat; cat; cat /proc/$$/oom_score_adj
 grep SigIgn /proc/self/status; grep SigBlk /proc/self/status; tr '\\0' '\\n' < /proc/$$/environ; exec ls /proc/self/fd
 """
 

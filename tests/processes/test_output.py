@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,10 @@ import pytest
 from anyio import to_thread
 
 from onward.errors import Unreadable
-from onward.ports.process import CallExit, Trace
+from onward.ports.process import CallExit, EndedBy, Trace
 from onward.processes import LauncherSpawner, read_output
 from onward.processes.evidence import fence, outputs, probe
-from tests.processes.launching import command, printed, start_daemon
+from tests.processes.launching import children, command, launcher_of, printed, start_daemon
 from tests.support import until
 
 MIB = 1 << 20
@@ -146,24 +148,36 @@ async def test_a_full_disk_delays_the_exit_record_but_does_not_lose_it(
     assert (ended.code, ended.intact) == (3, True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
-def test_a_really_full_disk_stops_the_command_and_nothing_is_lost(tmp_path: Path) -> None:
-    """The launcher waits with the rest of the output in hand until there is space again."""
-    small = tmp_path / "small"
-    small.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], capture_output=True)
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True)
     if mounted.returncode:
-        pytest.skip("not allowed to mount")
+        pytest.skip("not allowed to mount a small file system")
     try:
-        spec = command(small, "head -c 1000000 /dev/zero; echo end", cwd="/")
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("deadline_s", [None, 0.3])
+def test_a_really_full_disk_delays_a_call_and_loses_nothing(tmp_path: Path, deadline_s: float | None) -> None:
+    """The command waits for space as for a slow reader. Ended by its deadline meanwhile, all it printed is kept."""
+    with small_disk(tmp_path / "small") as small:
+        spec = command(small, "head -c 1000000 /dev/zero; echo end", cwd="/", deadline_s=deadline_s)
         daemon = start_daemon(spec)
         until(lambda: (spec.call_dir / "stdout").exists() and os.statvfs(small).f_bavail == 0)
+        launcher = launcher_of(spec.call_dir)
+        if deadline_s:
+            until(lambda: not children(launcher))
         assert probe(spec.call_dir).trace is Trace.ALIVE
+        on_disk = (spec.call_dir / "stdout").stat().st_size
         subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
         daemon.wait(20)
-        found = probe(spec.call_dir)
-        assert found.exit is not None
-        assert (found.exit.code, found.exit.intact) == (0, True)
-        assert (spec.call_dir / "stdout").stat().st_size == 1_000_004
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
+        found = probe(spec.call_dir).exit
+        assert found is not None
+        length = (spec.call_dir / "stdout").stat().st_size
+        if deadline_s:
+            assert (found.ended_by, found.intact, length >= on_disk + 65536) == (EndedBy.DEADLINE, True, True)
+        else:
+            assert (found.code, found.intact, length) == (0, True, 1_000_004)
