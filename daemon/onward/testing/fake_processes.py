@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-from anyio import to_thread
+from anyio import lowlevel, to_thread
 
 from onward.ports.process import CallExit, CallTrace, EndedBy, LaunchSpec, Trace
 
@@ -55,7 +55,7 @@ class FakeProcesses:
         self._next_pid = 1000
 
     async def run(self, spec: LaunchSpec) -> CallExit | None:
-        await anyio.lowlevel.checkpoint()
+        await lowlevel.checkpoint()
         if spec.call_dir in self._fences:
             raise FileExistsError(17, "the launcher could not start the command: File exists", str(spec.call_dir))
         command = self.commands(spec)
@@ -85,7 +85,7 @@ class FakeProcesses:
         return self.probe(call_dir)
 
     async def adopt(self, call_dir: Path) -> CallExit | None:
-        await anyio.lowlevel.checkpoint()
+        await lowlevel.checkpoint()
         call = self._calls.get(call_dir)
         if call is None:
             return None
@@ -100,12 +100,12 @@ class FakeProcesses:
         )
 
     async def end(self, call_dir: Path, *, by: EndedBy, grace_s: float = 5.0) -> None:
-        await anyio.lowlevel.checkpoint()
+        await lowlevel.checkpoint()
         if (await to_thread.run_sync(self.fence, call_dir)).trace is Trace.ALIVE:
             self.finish(call_dir, -15, ended_by=EndedBy.CANCEL if by is EndedBy.CANCEL else EndedBy.STOP)
 
     async def end_leftovers(self, instance: str, keep: frozenset[tuple[str, str]]) -> int:
-        await anyio.lowlevel.checkpoint()
+        await lowlevel.checkpoint()
         ended = 0
         for call_dir, call in self._calls.items():
             env = call.spec.env
