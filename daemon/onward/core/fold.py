@@ -85,6 +85,8 @@ _STARTED_FIELDS = (
 
 def _run_claimed(state: RunState, line: Line) -> None:
     names = ("machine_id", "runs_inode", "boot_id", "pid", "start_ticks", "epoch")
+    if state.claim is not None and state.claim["boot_id"] != line["boot_id"] and not state.drained:
+        state.rebooted = True
     state.claim = {name: line[name] for name in names}
     state.claims += 1
     state.drained, state.in_flight = False, []
@@ -100,6 +102,8 @@ def _run_revived(state: RunState, line: Line) -> None:
     if manual:
         state.gap_since_turn = False  # a human saw the damage and chose to go on
         state.charged_revivals = state.stalled_revivals = 0
+        for call in state.calls:
+            call.ends_run = None  # the end that it asked for is taken back
     elif line["charged"]:
         state.charged_revivals += 1
         state.stalled_revivals += 1
@@ -144,7 +148,7 @@ def _assistant_turn(state: RunState, line: Line) -> None:
     )
     state.turns = max(state.turns, line["turn"])
     state.turn_seq = line["seq"]
-    state.inferring = state.told = state.gap_since_turn = False
+    state.inferring = state.told = state.rebooted = state.gap_since_turn = False
     state.attempts = state.failures = 0
     state.retry_at = None
     state.totals.tokens_in += _count(line["usage"].get("input_tokens"))
@@ -242,7 +246,7 @@ def _run_ended(state: RunState, line: Line) -> None:
         raise BadRecord(f"RunEnded: {line['status']!r} is no status") from None
     state.reason, state.result = line["reason"], line.get("result")
     state.needs = state.retry_at = None
-    state.inferring = False
+    state.inferring, state.drained = False, True
 
 
 def _checkpoint(state: RunState, line: Line) -> None:

@@ -118,7 +118,7 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
         reason=f"interrupted by a {cause}",
         revived=RunRevived(attempt=state.revival_attempts + 1, cause=cause, charged=charged),
         settlements=settlements,
-        notice=None if state.told else NOTICE + (NOTICE_REBOOT if cause is Cause.REBOOT else ""),
+        notice=None if state.told else NOTICE + (NOTICE_REBOOT if cause is Cause.REBOOT or state.rebooted else ""),
         adopt=adopt,
     )
 

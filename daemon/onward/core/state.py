@@ -72,11 +72,13 @@ class RunState:
     claim: dict[str, Any] | None = None
     claims: int = 0
     drained: bool = False
-    """Brought to rest since the newest claim (drained, paused or parked): its daemon's end interrupted nothing."""
+    """At rest since the newest claim (drained, paused, parked or ended): its daemon's end interrupted nothing."""
     in_flight: list[str] = field(default_factory=list)
     revival_attempts: int = 0
     charged_revivals: int = 0
     stalled_revivals: int = 0
+    rebooted: bool = False
+    """The machine restarted under the working run, and the run has not thought since."""
     told: bool = False
     """A revival notice was added and the run has not thought since."""
 
