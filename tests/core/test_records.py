@@ -3,11 +3,21 @@
 from dataclasses import MISSING, fields
 from typing import Any
 
-import orjson
 import pytest
 
-from onward.core.records import RECORD_TYPES, RunEnded, RunRevived, problem_with
-from onward.core.vocabulary import Cause
+from onward.core.records import (
+    RECORD_TYPES,
+    Call,
+    MessageAdded,
+    RunEnded,
+    RunParked,
+    RunRevived,
+    ToolBatch,
+    ToolCallDone,
+    problem_with,
+)
+from onward.core.status import Status
+from onward.core.vocabulary import Cause, Effect, Needs, Outcome, SettledBy, Source
 from tests.core import journals as j
 
 WHOLE: list[j.Json] = [
@@ -102,11 +112,27 @@ def test_every_type_that_is_written_says_so_first(name: str) -> None:
     assert None not in line.values()
 
 
-def test_words_are_written_as_text() -> None:
-    """Enumerations stand in the journal as the words of the design."""
-    record = RunRevived(attempt=1, cause=Cause.CRASH, charged=True)
+def test_words_are_plain_text_as_they_are_read_back() -> None:
+    """A live run applies what it wrote, a replay what it reads: enumerations are plain text in both."""
+    written = [
+        RunRevived(attempt=1, cause=Cause.CRASH, charged=True),
+        RunEnded(status=Status.FAILED, reason="x"),
+        MessageAdded(message_id="m", source=Source.REVIVAL, content="x", by="daemon"),
+        RunParked(by="daemon", reason="x", needs=Needs.DISK),
+        ToolBatch(turn=1, calls=[CALL.to_json()]),
+        ToolCallDone(
+            call_id="t1c1", outcome=Outcome.OK, result="x", is_error=False, settled_by=SettledBy.TOOL, duration_s=1.0
+        ),
+    ]
 
-    assert orjson.loads(orjson.dumps(record.to_json())) == j.revived() | {"by": "daemon"}
-    assert RunEnded(status="failed", reason="x").to_json() == {
+    for record in written:
+        line = record.to_json()
+        assert problem_with(line) is None
+        assert {type(value) for value in line.values()} <= {str, int, float, bool, list}
+    assert RunEnded(status=Status.FAILED, reason="x").to_json() == {
         "type": "RunEnded", "status": "failed", "reason": "x", "by": "daemon",
     }  # fmt: skip
+    assert type(CALL.to_json()["effect"]) is str
+
+
+CALL = Call(call_id="t1c1", provider_id="a", name="shell", arguments={}, effect=Effect.WRITE)

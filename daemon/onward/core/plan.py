@@ -13,7 +13,7 @@ from typing import Any
 from onward.core import step
 from onward.core.conversation import INTERRUPTED, NOT_STARTED, CallState, Turn, calls_of
 from onward.core.ids import is_call_id
-from onward.core.records import Record, RunEnded, RunRevived, ToolBatch, ToolCallDone
+from onward.core.records import Call, Record, RunEnded, RunRevived, ToolBatch, ToolCallDone
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.vocabulary import Cause, Effect, Needs, Outcome, SettledBy
@@ -236,13 +236,13 @@ def unbatched_calls(turn: Turn) -> list[CallState]:
 
 def _missing_batch(turn: Turn) -> ToolBatch:
     calls = [
-        {
-            "call_id": call.call_id,
-            "provider_id": call.provider_id,
-            "name": call.name,
-            "arguments": call.arguments,
-            "effect": Effect.UNKNOWN,
-        }
+        Call(
+            call_id=call.call_id,
+            provider_id=call.provider_id,
+            name=call.name,
+            arguments=call.arguments,
+            effect=Effect.UNKNOWN,
+        ).to_json()
         for call in unbatched_calls(turn)
     ]
     return ToolBatch(turn=turn.turn, calls=calls)

@@ -7,6 +7,7 @@ left out of the line. Records are read back as plain JSON objects: `problem_with
 import types
 import typing
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from onward.core.vocabulary import Cause, Effect, Needs, Outcome, SettledBy, Source
@@ -22,12 +23,12 @@ class Record:
     """What is common: the name of the class is the `type` on the line."""
 
     def to_json(self) -> Json:
-        """Return the line's members, `type` first, without those that are None."""
+        """Return the line's members, `type` first, without those that are None; words are plain text."""
         line: Json = {"type": type(self).__name__}
         for name in _NAMES[type(self).__name__]:
             value = getattr(self, name)
             if value is not None:
-                line[name] = value
+                line[name] = str(value) if isinstance(value, StrEnum) else value
         return line
 
 
@@ -139,7 +140,7 @@ class Call:
             "provider_id": self.provider_id,
             "name": self.name,
             "arguments": self.arguments,
-            "effect": self.effect,
+            "effect": str(self.effect),
         }
 
 

@@ -189,8 +189,8 @@ class Replayer:
             self.state.seq = max(self.state.seq, record["seq"])
 
     def _use_checkpoint(self, offset: int, length: int, record: Json) -> None:
-        if record.get("fold") != FOLD_VERSION:
-            return
+        if record.get("fold") != FOLD_VERSION or record["seq"] <= self.state.seq:
+            return  # of another version, or out of order: it does not hold what was folded since
         self._checkpoint = (offset, record.get("bytes", length))
         if self.state.damage and (restored := fold.restore(record)):
             restored.damage, restored.hand_written = self.state.damage, self.state.hand_written
