@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import anyio
+import orjson
 
 from onward.core import fold
 from onward.core.ids import make_run_id
 from onward.core.index import index_of, view_of
-from onward.core.records import Record, RunEnded, RunStarted
+from onward.core.records import Record, RunStarted
 from onward.core.state import RunState
+from onward.core.status import TERMINAL
 from onward.errors import BadRequest, Conflict, NotFound
 from onward.ports.operations import StartRequest
 
@@ -31,13 +33,15 @@ class FakeOperations:
         self.ready = True
         self.stops: list[bool] = []
         self.pid = os.getpid()
-        self.recovery: Json = {"resumed": 0, "parked": 0, "quarantined": 0, "damaged": 0, "runs": []}
+        self.recovery: Json = {"done": True, "waiting": 0, "interrupted": 0, "counts": {}, "reasons": []}
+        self.watchers = 0
         self._news = anyio.Event()
 
     def append(self, run_id: str, record: Record, *, ts: str = "2026-01-02T03:04:05.000000Z") -> int:
         """Add a record to a run's journal, tell its watchers and return its seq. Call it on the event loop."""
         journal = self.journals[run_id]
-        line = {"seq": len(journal) + 1, "ts": ts, **record.to_json()}
+        # As it would be read back: plain JSON, no enumerations.
+        line = orjson.loads(orjson.dumps({"seq": len(journal) + 1, "ts": ts, **record.to_json()}))
         fold.apply(self.runs[run_id], line)
         journal.append(line)
         self._news.set()
@@ -72,15 +76,19 @@ class FakeOperations:
         return self.journals[run_id][after : after + limit]
 
     async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Json]:
-        self._run(run_id)
-        while True:
-            news = self._news
-            for line in self.journals[run_id][after:]:
-                after = line["seq"]
-                yield line
-                if line["type"] == RunEnded.__name__:
+        run = self._run(run_id)
+        self.watchers += 1
+        try:
+            while True:
+                news = self._news
+                for line in self.journals[run_id][after:]:
+                    after = line["seq"]
+                    yield line
+                if run.status in TERMINAL:
                     return
-            await news.wait()
+                await news.wait()
+        finally:
+            self.watchers -= 1
 
     async def daemon(self) -> Json:
         counts: dict[str, int] = {}

@@ -1,0 +1,181 @@
+"""The verbs about the daemon itself: up, down, status."""
+
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from onward.cli.client import Client, NoDaemon, TimedOut
+from onward.cli.terminal import line, out, out_json, paint, say
+from onward.errors import OnwardError, Unreachable
+
+START_S = 60.0
+STOP_S = 90.0
+LOG_BYTES = 1 << 20
+LOG_LINES = 15
+_PAUSE_S = 0.03
+_NO_DAEMON = 3
+
+Json = dict[str, Any]
+
+
+class DidNotStart(OnwardError):
+    """The daemon ended before it was ready; `exit_code` is its own."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def up() -> int:
+    """Start a daemon if none runs."""
+    client, began = ensure_daemon()
+    known = client.get("/v1/daemon")
+    say(f"the daemon (pid {known['pid']}) {'runs' if began else 'was running already'}")
+    return 0
+
+
+def ensure_daemon() -> tuple[Client, bool]:
+    """Return a client of a daemon that is ready, and whether it was started for that.
+
+    Raises:
+        BadConfiguration: The settings are wrong.
+        DidNotStart: It ended at once.
+        Unreachable: It is not ready in a minute.
+    """
+    client = Client()
+    if client.is_up():
+        return _await_ready(client, None, None), False
+    from onward.config.places import find_places
+    from onward.config.settings import load_settings
+
+    places = find_places()
+    socket = load_settings(places).apply(places).socket
+    log = places.runs_dir.parent / "daemon.log"
+    return _await_ready(Client(socket), _spawn(log), log), True
+
+
+def _spawn(log: Path) -> "subprocess.Popen[bytes]":
+    """Start the daemon in a session of its own, with nothing of this terminal."""
+    fd = _open_log(log)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "onward", "daemon"],
+            stdin=subprocess.DEVNULL,
+            stdout=fd,
+            stderr=fd,
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, **_absolute("ONWARD_HOME"), **_absolute("ONWARD_SOCKET")},
+        )
+    finally:
+        os.close(fd)
+
+
+def _absolute(variable: str) -> dict[str, str]:
+    # The daemon's directory is /, so that it keeps none from being unmounted.
+    value = os.environ.get(variable)
+    return {variable: os.path.abspath(os.path.expanduser(value))} if value else {}
+
+
+def _open_log(log: Path) -> int:
+    for part in reversed([p for p in (log.parent, *log.parent.parents) if not p.exists()]):
+        part.mkdir(mode=0o700, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.fchmod(fd, 0o600)
+    return fd
+
+
+def _await_ready(client: Client, child: "subprocess.Popen[bytes] | None", log: Path | None) -> Client:
+    end = time.monotonic() + START_S
+    while True:
+        # Asked before the daemon: one that ended right after it answered was not the one that answered.
+        code = None if child is None else child.poll()
+        if client.is_up() and _is_ready(client):
+            return client
+        if code is not None and log is not None:
+            raise DidNotStart(_last_words(log, code), code if code > 0 else 1)
+        if time.monotonic() > end:
+            raise Unreachable(f"the daemon at {client.path} is not ready after {START_S:.0f} s; it goes on starting")
+        time.sleep(_PAUSE_S)
+
+
+def _is_ready(client: Client) -> bool:
+    try:
+        client.get("/readyz")
+    except Unreachable:
+        return False
+    return True
+
+
+def _last_words(log: Path, code: int) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
+        lines = file.read().decode("utf-8", "replace").splitlines()[-LOG_LINES:]
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return "\n".join([f"the daemon {how} before it was ready. Its log ({log}) ends with:", *lines])
+
+
+def down(*, leave_running: bool) -> int:
+    """Drain and stop the daemon; return when its process is gone."""
+    client = Client()
+    try:
+        pid = int(client.get("/v1/daemon")["pid"])
+        process = _open_process(pid)
+        client.post("/v1/daemon/stop", {"leave_running": leave_running})
+    except NoDaemon:
+        say("no daemon runs")
+        return 0
+    if process is None:
+        say(f"the daemon (pid {pid}) was asked to stop; it is out of sight from here")
+        return 0
+    try:
+        if not select.select([process], [], [], STOP_S)[0]:
+            raise TimedOut(f"the daemon (pid {pid}) still drains after {STOP_S:.0f} s; it was not killed")
+    finally:
+        os.close(process)
+    left = " and left the commands running" if leave_running else ""
+    say(f"the daemon (pid {pid}) has stopped{left}")
+    return 0
+
+
+def _open_process(pid: int) -> int | None:
+    """A descriptor stands for this very process, whoever gets its number afterwards."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def status(*, as_json: bool) -> int:
+    """Say what the daemon is and what its last recovery found."""
+    client = Client()
+    try:
+        known = client.get("/v1/daemon")
+    except NoDaemon:
+        if as_json:
+            out_json({"running": False, "socket": str(client.path)})
+        say(f"no daemon runs (nobody answers at {client.path})")
+        return _NO_DAEMON
+    if as_json:
+        out_json({"running": True, **known})
+        return 0
+    out(f"daemon     {line(known['version'], 40)}, pid {known['pid']}, up {known['uptime_s']:.0f} s, at {client.path}")
+    runs = ", ".join(f"{count} {line(name, 20)}" for name, count in sorted(known["runs"].items()))
+    out(f"runs       {runs or 'none'}")
+    _show_recovery(known.get("recovery") or {})
+    return 0
+
+
+def _show_recovery(report: Json) -> None:
+    counts = ", ".join(f"{count} {line(name, 20)}" for name, count in sorted((report.get("counts") or {}).items()))
+    left = f"; {report['waiting']} still to be looked at" if report.get("waiting") else ""
+    out(f"recovery   {counts or 'nothing to recover'}{left}")
+    for found in report.get("reasons") or []:
+        shown = f"{line(found.get('run_id'), 64)} {line(found.get('outcome'), 20)}: {line(found.get('reason'))}"
+        out(f"           {paint(shown, 'warn')}")

@@ -1,0 +1,223 @@
+"""The `onward` command. Each verb imports what it does when it is asked for: `onward ps` must be quick."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer(
+    name="onward",
+    help="Supervises LLM agent runs and never loses one.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_CUT_OFF = 141
+"""128 + SIGPIPE, as of any program whose reader went away."""
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, or the beginning of one.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text; JSON lines for several.")]
+
+
+def main() -> NoReturn:
+    """Run the command line; every way out is an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="backslashreplace")
+    app()
+    sys.exit(0)  # not reached: typer exits
+
+
+def verb(action: Callable[..., int]) -> Callable[..., None]:
+    """Make a command of a function that returns an exit code: whatever it raises becomes one line and another code."""
+
+    @functools.wraps(action)
+    def command(*args: object, **kwargs: object) -> None:
+        try:
+            code = action(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # What is still buffered would fail again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = _CUT_OFF
+        except KeyboardInterrupt:
+            code = 130
+        except Exception as error:  # noqa: BLE001  # no traceback ever reaches a person
+            code = _complain(error)
+        raise typer.Exit(code)
+
+    return command
+
+
+def _complain(error: Exception) -> int:
+    from onward.cli.terminal import say
+    from onward.errors import OnwardError
+
+    if isinstance(error, OnwardError):
+        say(f"onward: {error}")
+        return error.exit_code
+    if isinstance(error, OSError):
+        say(f"onward: {error}")
+        return 1
+    say(f"onward: a bug in Onward: {type(error).__name__}: {error}")
+    return 1
+
+
+@app.command()
+@verb
+def daemon(
+    hold: Annotated[bool, typer.Option("--hold", help="List and serve the runs, but enter none.")] = False,
+) -> int:
+    """Run the daemon in the foreground (what systemd starts)."""
+    from onward.config.places import find_places
+    from onward.config.settings import load_settings
+    from onward.supervisor.main import run_daemon
+
+    return run_daemon(load_settings(find_places()))
+
+
+@app.command()
+@verb
+def up() -> int:
+    """Start the daemon in the background for this user, if none runs."""
+    from onward.cli import control
+
+    return control.up()
+
+
+@app.command()
+@verb
+def down(
+    leave_running: Annotated[
+        bool, typer.Option("--leave-running", help="Commands in flight go on; the next daemon takes them over.")
+    ] = False,
+) -> int:
+    """Drain and stop the daemon."""
+    from onward.cli import control
+
+    return control.down(leave_running=leave_running)
+
+
+@app.command()
+@verb
+def status(as_json: AsJson = False) -> int:
+    """Show the daemon and what its last recovery found."""
+    from onward.cli import control
+
+    return control.status(as_json=as_json)
+
+
+@app.command()
+@verb
+def run(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done.", show_default=False)],
+    agent: Annotated[str | None, typer.Option("-a", "--agent", help="The agent definition.")] = None,
+    workspace: Annotated[
+        Path | None, typer.Option("-w", "--workspace", help="Where it works; here by default.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow it: print its id.")] = False,
+    model: Annotated[str | None, typer.Option("--model", help="PROVIDER/MODEL, or scripted/FILE.")] = None,
+    on_restart: Annotated[
+        str | None, typer.Option("--on-restart", metavar="resume|stop", help="What happens after an interruption.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--idempotency-key", help="The same key gives the same run.")] = None,
+) -> int:
+    """Start a run (and a daemon, if none runs) and follow it."""
+    from onward.cli import control, runs
+    from onward.cli.terminal import out, say
+
+    client, _ = control.ensure_daemon()
+    started = runs.start(
+        client, task, agent=agent, workspace=workspace, model=model, on_restart=on_restart, key=key
+    )  # fmt: skip
+    run_id = str(started["run_id"])
+    if detach:
+        out(run_id)
+        return 0
+    say(run_id)
+    try:
+        return runs.follow(client, run_id)
+    except KeyboardInterrupt:
+        return runs.detached(run_id)
+
+
+@app.command()
+@verb
+def ps(
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended too.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """List runs: what they do and what they wait for."""
+    from onward.cli import runs
+
+    return runs.ps(everything=everything, as_json=as_json)
+
+
+@app.command()
+@verb
+def show(run: Run, as_json: AsJson = False) -> int:
+    """Show one run in full."""
+    from onward.cli import runs
+
+    return runs.show(run, as_json=as_json)
+
+
+@app.command()
+@verb
+def logs(
+    run: Run,
+    following: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it goes on.")] = False,
+    last: Annotated[int | None, typer.Option("-n", min=0, help="Only the last N entries.")] = None,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="SEQ", help="Only what came after this record.")] = 0,
+    as_json: AsJson = False,
+) -> int:
+    """Show a run's journal as a readable timeline."""
+    from onward.cli import runs
+
+    return runs.logs(run, following=following, last=last, after=after, as_json=as_json)
+
+
+@app.command()
+@verb
+def wait(
+    run: Run,
+    timeout_s: Annotated[float | None, typer.Option("--timeout", min=0, metavar="S", help="Seconds, at most.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Wait until a run ends or stands still; the exit code says how."""
+    from onward.cli import runs
+
+    return runs.wait(run, timeout_s=timeout_s, as_json=as_json)
+
+
+@app.command()
+@verb
+def inspect(
+    target: Annotated[
+        str, typer.Argument(metavar="PATH|RUN", help="A run, or a directory of runs.", show_default=False)
+    ],
+    max_revivals: Annotated[
+        int | None, typer.Option("--max-revivals", min=0, help="As if this were the limit.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Say what recovery would do with a run: without a daemon, without writing."""
+    from onward.cli import inspection
+
+    return inspection.inspect(target, max_revivals=max_revivals, as_json=as_json)
+
+
+@app.command()
+@verb
+def demo() -> int:
+    """Show in two minutes what a crash does to a run: nothing."""
+    from onward.cli import demo as scene
+
+    return scene.demo()

@@ -1,0 +1,215 @@
+"""The verbs about runs: run, ps, show, logs, wait."""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onward.cli.client import Client
+from onward.cli.follow import STOPPED, Follower, exit_code
+from onward.cli.terminal import age, block, dollars, line, out, out_json, paint, say, table
+from onward.cli.timeline import OUTCOMES, Timeline
+from onward.core.ids import is_run_id
+from onward.core.text import clean
+from onward.errors import BadRequest, NotFound
+
+Json = dict[str, Any]
+
+_NOT_ENDED = "active,waiting,paused,parked,quarantined,damaged"
+_TONES = {"active": "good", "completed": "dim", "failed": "bad", "cancelled": "dim", "quarantined": "bad"}
+_WORDS = {
+    0: "completed",
+    1: "ended",
+    5: "stands still; `onward show {run}` says why",
+    6: "stopped by a budget; `onward show {run}` says which",
+}
+_SCRIPTED = "scripted/"
+
+
+def start(
+    client: Client,
+    task: str,
+    *,
+    agent: str | None,
+    workspace: Path | None,
+    model: str | None,
+    on_restart: str | None,
+    key: str | None,
+) -> Json:
+    """Start a run; asking twice (the daemon may be restarted in between) starts one."""
+    if model is not None and model.startswith(_SCRIPTED):
+        model = _SCRIPTED + os.path.abspath(model.removeprefix(_SCRIPTED))
+    given = {"agent": agent, "model": model, "on_restart": on_restart}
+    body = {"task": clean(task), "workspace": os.path.abspath(workspace or ""), **given}
+    return client.post("/v1/runs", body, key=key or os.urandom(16).hex())
+
+
+def follow(client: Client, run_id: str) -> int:
+    """Show a run as it goes on; return the exit code that tells how it stands in the end."""
+    follower = Follower(client, run_id, say=say)
+    _show_all(follower.until_stopped(), Timeline())
+    run = follower.run()
+    code = exit_code(run)
+    say(f"{run_id}: {run['status'] if code <= 1 else _WORDS[code].format(run=run_id)}")
+    return code
+
+
+def detached(run_id: str) -> int:
+    """Say that a run is no longer followed, and go."""
+    say(f"\n{run_id} goes on. Follow it again: onward logs {run_id} -f")
+    return 130
+
+
+def ps(*, everything: bool, as_json: bool) -> int:
+    """List the runs that have not ended, or all."""
+    runs = list(Client().runs(status=None if everything else _NOT_ENDED))
+    if as_json:
+        for run in runs:
+            out_json(run)
+    elif runs:
+        header = ("RUN", "AGENT", "STATUS", "TURN", "AGE", "COST", "WAITS FOR", "TASK")
+        rows = [_row(run) for run in runs]
+        table(header, rows, [["", "", _TONES.get(str(run["status"]), "warn"), *[""] * 5] for run in runs])
+    else:
+        say("there are no runs" if everything else "no run is unfinished; `onward ps -a` lists all")
+    return 0
+
+
+def _row(run: Json) -> list[str]:
+    waits = run.get("needs") or run.get("waiting_on") or run.get("error") or "-"
+    totals = run.get("totals") or {}
+    return [
+        line(run["run_id"], 64),
+        line(run.get("agent") or "?", 32),
+        line(run["status"], 16),
+        line(run.get("turn", "?"), 8),
+        age(run.get("created_at")),
+        dollars(totals.get("cost_usd")),
+        line(waits, 40),
+        line(run.get("task") or ""),
+    ]
+
+
+def show(run: str, *, as_json: bool) -> int:
+    """Show one run in full."""
+    client = Client()
+    found = client.get(f"/v1/runs/{resolve(client, run)}")
+    if as_json:
+        out_json(found)
+        return 0
+    totals = found.get("totals") or {}
+    facts = [
+        ("run", found["run_id"]),
+        ("agent", f"{found.get('agent')} ({found.get('model') or 'model as configured'})"),
+        ("status", found["status"]),
+        ("why", found.get("reason") or found.get("error")),
+        ("needs", found.get("needs")),
+        ("waits for", found.get("waiting_on")),
+        ("wakes at", found.get("wake_at")),
+        ("workspace", found.get("workspace")),
+        ("started", f"{found.get('created_at')} ({age(found.get('created_at'))} ago) by {found.get('by')}"),
+        ("progress", found.get("last_progress_at")),
+        ("turns", found.get("turn")),
+        ("used", _used(totals)),
+        ("limits", ", ".join(f"{k} {v}" for k, v in (found.get("limits") or {}).items())),
+        ("revivals", totals.get("revivals")),
+    ]
+    for name, value in facts:
+        if value not in (None, ""):
+            tone = _TONES.get(str(value), "") if name == "status" else ""
+            out(f"{name:<10} {paint(line(value, 400), tone)}")
+    _show_parts(found)
+    return 0
+
+
+def _used(totals: Json) -> str:
+    tokens = f"{totals.get('tokens_in', 0)} tokens in, {totals.get('tokens_out', 0)} out"
+    active = totals.get("active_s") or 0.0
+    cost = dollars(totals.get("cost_usd"))
+    return f"{totals.get('tool_calls', 0)} calls, {tokens}, {cost}, {active:.0f} s active"
+
+
+def _show_parts(found: Json) -> None:
+    indent = " " * 11
+    for damage in found.get("damage") or []:
+        where = line(f"at byte {damage.get('offset')}: {damage.get('what')}")
+        out(f"{'damage':<10} {paint(where, 'bad')}")
+    for call in found.get("calls") or []:
+        outcome, tone = OUTCOMES.get(str(call.get("outcome")), ("in flight" if call.get("started") else "not yet", ""))
+        out(f"{'call':<10} {line(call.get('call_id'), 20)} {line(call.get('name'), 60)}: {paint(outcome, tone)}")
+    out(f"{'task':<10} {block(str(found.get('task') or ''), indent, lines=40, limit=20_000)}")
+    if found.get("result"):
+        out(f"{'result':<10} {block(str(found['result']), indent, lines=100, limit=100_000)}")
+
+
+def logs(run: str, *, following: bool, last: int | None, after: int, as_json: bool) -> int:
+    """Show a run's journal."""
+    client = Client()
+    run_id = resolve(client, run)
+    timeline = None if as_json else Timeline()
+    try:
+        if last is not None:
+            shown = (r for r in client.records(run_id, after) if timeline is None or timeline.entries(r))
+            tail = deque(shown, maxlen=last)
+            _show_all(iter(tail), timeline)
+            after = tail[-1]["seq"] if tail else after
+        if following:
+            _show_all(Follower(client, run_id, at=after, say=say).until_ended(), timeline)
+        elif last is None:
+            _show_all(client.records(run_id, after), timeline)
+    except KeyboardInterrupt:
+        return detached(run_id)
+    return 0
+
+
+def wait(run: str, *, timeout_s: float | None, as_json: bool) -> int:
+    """Wait until a run ends or stands still."""
+    client = Client()
+    run_id = resolve(client, run)
+    found = client.get(f"/v1/runs/{run_id}")
+    try:
+        if found["status"] not in STOPPED:
+            deadline = None if timeout_s is None else time.monotonic() + timeout_s
+            follower = Follower(client, run_id, at=found.get("seq", 0), say=say, deadline=deadline)
+            for _ in follower.until_stopped():
+                pass
+            found = follower.run()
+    except KeyboardInterrupt:
+        return detached(run_id)
+    if as_json:
+        out_json(found)
+    else:
+        out(line(found["status"], 16))
+    return exit_code(found)
+
+
+def resolve(client: Client, run: str) -> str:
+    """Return the run id that `run` is, or is the only one to begin with.
+
+    Raises:
+        NotFound: There is none.
+        BadRequest: There are several.
+    """
+    if not run or not is_run_id(run.ljust(3, "0")):
+        raise BadRequest(f"{run[:80]!r} is not a run id, nor the beginning of one")
+    found = [str(each["run_id"]) for each in client.runs(prefix=run)]
+    if run in found or len(found) == 1:
+        return run if run in found else found[0]
+    if not found:
+        raise NotFound(f"there is no run {run!r}; `onward ps -a` lists all")
+    listed = "\n  ".join(found[:10]) + (f"\n  and {len(found) - 10} more" if len(found) > 10 else "")
+    raise BadRequest(f"{run!r} is the beginning of {len(found)} runs:\n  {listed}")
+
+
+def _show_all(records: Iterator[Json], timeline: Timeline | None) -> None:
+    for record in records:
+        if timeline is None:
+            out_json(record)
+        else:
+            for shown in timeline.render(record):
+                out(shown)
+        # Somebody is looking, or a pipe wants each record as it comes.
+        sys.stdout.flush()

@@ -1,0 +1,86 @@
+"""Every failure is one clear line on stderr and the exit code of the design; never a traceback."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.serving import Cli, Daemon
+
+
+@pytest.mark.parametrize("args", [["ps"], ["show", "worker-1"], ["logs", "worker-1"], ["wait", "worker-1"]])
+def test_without_a_daemon_a_client_says_how_to_start_one(args: list[str], cli: Cli) -> None:
+    shown = cli(*args)
+    assert (shown.returncode, shown.stdout) == (7, "")
+    assert shown.stderr == f"onward: no daemon answers at {cli.socket}; `onward up` starts one\n"
+
+
+def test_status_without_a_daemon_has_a_code_of_its_own(cli: Cli) -> None:
+    shown = cli("status", "--json")
+    assert (shown.returncode, json.loads(shown.stdout)["running"]) == (3, False)
+    assert "no daemon runs" in shown.stderr
+
+
+def test_a_socket_that_nobody_answers_is_no_daemon(cli: Cli) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(cli.socket))
+    assert cli("ps").returncode == 7
+    assert cli("status").returncode == 3
+
+
+def test_down_without_a_daemon_is_done(cli: Cli) -> None:
+    shown = cli("down")
+    assert (shown.returncode, shown.stderr) == (0, "no daemon runs\n")
+
+
+@pytest.mark.parametrize("args", [["nonsense"], ["show"], ["logs", "x", "-n", "many"], ["ps", "--what"], ["wait"]])
+def test_wrong_usage_is_2(args: list[str], cli: Cli) -> None:
+    shown = cli(*args)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "Traceback" not in shown.stderr
+
+
+def test_what_the_daemon_refuses_is_said_in_its_words(daemon: Daemon, cli: Cli) -> None:
+    shown = cli("run", "-a", "nobody", "task")
+    assert (shown.returncode, shown.stderr) == (2, "onward: there is no agent 'nobody'\n")
+    cli("run", "-d", "--idempotency-key", "k", "task")
+    assert cli("run", "-d", "--idempotency-key", "k", "another task").returncode == 1
+
+
+def test_what_is_no_daemon_is_said_to_be_none(cli: Cli) -> None:
+    import threading
+
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(cli.socket))
+        stranger.listen()
+
+        def answer() -> None:
+            connection = stranger.accept()[0]
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.0 404 Not Found\r\n\r\n<html>")
+            connection.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        shown = cli("ps")
+        thread.join()
+    assert shown.returncode == 7
+    assert "no Onward daemon" in shown.stderr
+
+
+def test_a_bad_configuration_is_78(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "onward.toml").write_text("[daemon]\nmax_active_run = 1\n")
+    for args in (["up"], ["daemon"], ["run", "task"]):
+        shown = cli(*args)
+        assert shown.returncode == 78
+        assert "max_active_runs" in shown.stderr
+        assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["inspect", "-h"]])
+def test_help_needs_no_daemon(args: list[str], cli: Cli) -> None:
+    shown = cli(*args)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "Usage: " in shown.stdout
