@@ -310,33 +310,33 @@ class NativeRun:
             result = await tool.call(*self._with(call))
         self._process_scopes.pop(call.call_id, None)
         if result is None and not self._leave_running:
-            result = await self._stopped(call_dir)
+            result, _ = await self._stopped(call_dir)
         return result
 
     async def _adopted(self, call: CallState) -> None:
         """Wait for the real result of a command that an earlier daemon started."""
         call_dir = self._ports.store.call_dir(self.state.run_id, call.call_id)
         result: ToolResult | None = None
+        duration_s = 0.0
         with anyio.CancelScope() as scope:
             self._process_scopes[call.call_id] = scope
-            result = await self._real_result(call_dir)
+            result, duration_s = await self._real_result(call_dir)
         self._process_scopes.pop(call.call_id, None)
         if result is None:
             if self._leave_running:
                 return
-            result = await self._stopped(call_dir)
-        duration_s = float((result.evidence or {}).get("duration_s", 0.0))
+            result, duration_s = await self._stopped(call_dir)
         await self._finished(call, result, duration_s, reason="adopted")
 
-    async def _stopped(self, call_dir: Path) -> ToolResult:
+    async def _stopped(self, call_dir: Path) -> tuple[ToolResult, float]:
         await self._ports.spawner.end(call_dir, by=EndedBy.STOP, grace_s=10.0)
         return await self._real_result(call_dir)
 
-    async def _real_result(self, call_dir: Path) -> ToolResult:
+    async def _real_result(self, call_dir: Path) -> tuple[ToolResult, float]:
         spawner = self._ports.spawner
         ended = await spawner.adopt(call_dir)
         stdout, stderr = await anyio.to_thread.run_sync(spawner.outputs, call_dir)
-        return result_of_exit(ended, stdout, stderr)
+        return result_of_exit(ended, stdout, stderr), ended.duration_s if ended else 0.0
 
     async def _finished(
         self, call: CallState, result: ToolResult, duration_s: float, reason: str | None = None
