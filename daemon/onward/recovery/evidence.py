@@ -24,17 +24,24 @@ _FOUND = {
 }
 
 
-async def gather(state: RunState, store: RunStore, spawner: ProcessSpawner, *, fence: bool) -> dict[str, Evidence]:
-    """Return the evidence of every unsettled call of the newest batch, by call id.
+async def gather(state: RunState, store: RunStore, spawner: ProcessSpawner) -> dict[str, Evidence]:
+    """Return the evidence of every unsettled call of the newest batch, by call id, for a recovery.
 
-    `fence` makes sure that what has not started never will (recovery); without it nothing is changed (inspect).
+    What has not started by now never will, and what survives of a process tree whose launcher is lost is ended.
     """
-    found: dict[str, Evidence] = {}
-    for call in _unsettled(state):
-        call_dir = store.call_dir(state.run_id, call.call_id)
-        look = partial(_look, call, call_dir, spawner, fence=fence)
-        found[call.call_id] = await anyio.to_thread.run_sync(look)
+    if not _unsettled(state):
+        return {}
+    calls_dir = store.call_dir(state.run_id, _unsettled(state)[0].call_id).parent
+    found = await anyio.to_thread.run_sync(partial(look_at_all, state, calls_dir, spawner, fence=True))
+    for call_id, evidence in found.items():
+        if evidence.found is Found.LOST:
+            await spawner.adopt(calls_dir / call_id)
     return found
+
+
+def look_at_all(state: RunState, calls_dir: Path, spawner: ProcessSpawner, *, fence: bool) -> dict[str, Evidence]:
+    """Return the evidence by call id; without `fence` nothing is changed. Blocks."""
+    return {call.call_id: _look(call, calls_dir / call.call_id, spawner, fence=fence) for call in _unsettled(state)}
 
 
 def _unsettled(state: RunState) -> list[CallState]:

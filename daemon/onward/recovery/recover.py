@@ -49,7 +49,7 @@ async def recover(
     counted; each settlement stands for itself; dying in between and recovering again settles nothing twice.
     """
     state = recorder.state
-    evidence = await gather(state, store, spawner, fence=True)
+    evidence = await gather(state, store, spawner)
     loss = lost_records(state, await store.call_dirs(state.run_id), index_seq)
     decided = plan(state, evidence, policy_for(state, claimant.boot_id), loss=loss)
     if decided.verdict is Verdict.LEAVE:
