@@ -212,6 +212,8 @@ class NativeRun:
         )
         answer: ModelTurn | None = None
         with anyio.CancelScope() as self._inference:
+            if self._draining:
+                self._inference.cancel()
             try:
                 answer = await model.infer(request)
             except ModelFailure as failure:

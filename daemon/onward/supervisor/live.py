@@ -9,6 +9,7 @@ import structlog
 from onward.core.index import index_of
 from onward.core.records import Json, Record
 from onward.core.state import RunState
+from onward.core.status import Status
 from onward.errors import DiskFull
 from onward.ports.clock import Clock
 from onward.ports.store import RunLog, RunStore
@@ -39,7 +40,11 @@ class LiveRun:
         return self._log.state
 
     def index(self) -> Json:
-        return index_of(self.state, stalled=self.stalled)
+        """Return the index. A run is not over, parked or paused before the record that says so is durable."""
+        index = index_of(self.state, stalled=self.stalled)
+        if self._log.durable_seq < self.state.seq and self.stalled is None and self.state.status is not Status.ACTIVE:
+            index |= {"status": Status.ACTIVE, "needs": None, "error": None, "result": None}
+        return index
 
     async def append(self, *records: Record) -> None:
         if self.stalled is None:
@@ -68,7 +73,7 @@ class LiveRun:
         return await self._when_possible(lambda: self._store.put_blob(self.state.run_id, data))
 
     async def write_index(self) -> None:
-        await self._log.write_index(self.index())
+        await self._log.write_index(index_of(self.state, stalled=self.stalled))
 
     async def close(self) -> None:
         await self._log.close()

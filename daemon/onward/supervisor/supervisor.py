@@ -40,6 +40,7 @@ from onward.supervisor.worker import Drain, Worker, seconds_until
 log = structlog.get_logger()
 
 INDEX_EVERY_S = 1.0
+DRAIN_S = 45.0
 WATCH_PAGE = 200
 _RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
 
@@ -151,7 +152,8 @@ class Supervisor:
                 if (known := self._entries.get(self._keys.get(key, ""))) is None:
                     return await self._start(request), True
             finally:
-                self._starting.pop(key, None)
+                if not self._starting[key].statistics().tasks_waiting:
+                    del self._starting[key]
         if not same_request(known.index, request, self._default_agent):
             raise Conflict(f"the idempotency key {key!r} was used for another request, which started {known.run_id}")
         return known.shown(), False
@@ -269,6 +271,8 @@ class Supervisor:
     async def _admit(self) -> None:
         async for run_id in self._admitted:
             await self._slots.acquire()
+            if self._drain.on:
+                return
             if self._tasks is not None:
                 self._working += 1
                 self._tasks.start_soon(self._occupy, self._entries[run_id], Slot(self._slots))
@@ -309,9 +313,13 @@ class Supervisor:
                     log.warning("index not written", run_id=entry.run_id, error=str(error))
 
     async def _finish_drain(self) -> None:
-        while self._working:
-            self._idle = anyio.Event()
-            await self._idle.wait()
+        """Wait for the runs to come to rest; one that cannot (a full disk, say) is left as a crash would leave it."""
+        with anyio.move_on_after(DRAIN_S):
+            while self._working:
+                self._idle = anyio.Event()
+                await self._idle.wait()
+        if self._working:
+            log.warning("not all runs came to rest in time", working=self._working)
 
 
 def _first_index(record: Json) -> Json:
