@@ -73,13 +73,15 @@ def replayer(blobs: Mapping[str, bytes] | None = None) -> Replayer:
     return Replayer((blobs or {}).get)
 
 
-def feed(to: Replayer, data: bytes) -> Replay:
-    """Feed what the bytes hold, split on newlines only."""
+def lines_of(data: bytes) -> list[bytes]:
+    """Return the lines of a file, newlines included, split on newlines only."""
     *whole, rest = data.split(b"\n")
-    for text in whole:
-        to.feed(text + b"\n")
-    if rest:
-        to.feed(rest)
+    return [text + b"\n" for text in whole] + ([rest] if rest else [])
+
+
+def feed(to: Replayer, data: bytes) -> Replay:
+    for text in lines_of(data):
+        to.feed(text)
     return to.finish()
 
 
