@@ -4,7 +4,7 @@ The turn at position n answers when the journal holds n turns, so asking again a
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,10 @@ class ScriptedModel:
         self._positions = [turn if isinstance(turn, list) else [turn] for turn in script.turns]
         self._ends = _ends(self._positions)
 
-    async def infer(self, request: ModelRequest) -> ModelTurn:
+    def estimate(self, request: ModelRequest) -> dict[str, float]:
+        return {}
+
+    async def infer(self, request: ModelRequest, on_delta: Callable[[str], None] | None = None) -> ModelTurn:
         choices, count = self._at(request.turns)
         if not choices:
             return ModelTurn(content=[_text(END_OF_SCRIPT)], stop_reason="end_turn")
@@ -99,6 +102,8 @@ class ScriptedModel:
             raise ModelFailure(turn.fail, f"the script says so ({turn.fail})")
         if turn.delay_s:
             await self._clock.sleep(turn.delay_s)
+        if on_delta is not None and turn.text:
+            on_delta(turn.text)
         return _answer(turn, count, request.turns + 1)
 
     def _at(self, turns: int) -> tuple[list[ScriptedTurn], int]:
