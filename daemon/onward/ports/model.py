@@ -56,7 +56,7 @@ class ModelTurn:
     """One answer, whole: nothing of half a stream is ever returned.
 
     `content`: blocks in the shape of Anthropic's Messages API, exactly as the provider gave them where it is Anthropic
-    (thinking with signatures byte for byte). A tool_use whose arguments were no JSON object has the raw text as `input`.
+    (thinking with signatures byte for byte). A tool_use whose arguments were no JSON object has their text as `input`.
     `stop_reason`: end_turn, tool_use, length or refusal. `usage` holds input_tokens and output_tokens, and where the
     provider tells them cache_read_tokens and cache_write_tokens (parts of input_tokens).
     """
@@ -82,7 +82,7 @@ class Model(Protocol):
         ...
 
     def estimate(self, request: ModelRequest) -> dict[str, float]:
-        """Return a cautious estimate of what the request will use: `tokens` and `cost_usd`. Charged if no end is known."""
+        """Return a cautious estimate of what the request will use: `tokens`, `cost_usd`. Charged if no end is known."""
         ...
 
     async def infer(self, request: ModelRequest, on_delta: Callable[[str], None] | None = None) -> ModelTurn:

@@ -10,7 +10,7 @@ from onward.ports.process import ProcessSpawner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """What the model is told about a tool, and what Onward knows of its effect. `parameters` is a JSON schema object."""
+    """What the model is told about a tool, and what Onward knows of its effect. `parameters` is a JSON schema."""
 
     name: str
     description: str
