@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
@@ -16,6 +18,8 @@ from onward.config.places import Places, find_places
 from onward.config.settings import Settings
 from onward.errors import OnwardError
 from onward.native.tools.registry import builtin_tools
+from onward.ports.clock import Clock
+from onward.ports.process import ProcessSpawner
 from onward.processes import LauncherSpawner
 from onward.processes.identity import boot_id, start_ticks
 from onward.recovery.recover import Claimant
@@ -23,7 +27,7 @@ from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
 from onward.supervisor import logs
 from onward.supervisor.clock import SystemClock
-from onward.supervisor.models import ConfiguredModels
+from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.supervisor import Supervisor
 from onward.testing import faults
 
@@ -33,7 +37,16 @@ LOCK_CHECK_S = 60.0
 EXIT_AT_ONCE = 1
 
 
-def run_daemon(settings: Settings) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a daemon meets outside: its models, its processes, and which boot of the machine this is."""
+
+    models: Callable[[Places, Clock], Models] = ConfiguredModels
+    spawner: ProcessSpawner = field(default_factory=LauncherSpawner)
+    boot_id: str = field(default_factory=boot_id)
+
+
+def run_daemon(settings: Settings, world: World | None = None) -> int:
     """Run the daemon in the foreground until it is told to stop; returns its exit code.
 
     SIGTERM and SIGINT drain it and leave commands running for the next daemon; a second one ends it at once.
@@ -45,7 +58,7 @@ def run_daemon(settings: Settings) -> int:
     logs.configure(settings.log.level, settings.log.format)
     os.umask(0o077)
     try:
-        return anyio.run(_main, settings)
+        return anyio.run(_main, settings, world or World())
     except BaseExceptionGroup as group:
         told = [error for error in _flat(group) if isinstance(error, OnwardError)]
         if len(told) == len(_flat(group)):
@@ -53,10 +66,10 @@ def run_daemon(settings: Settings) -> int:
         raise
 
 
-async def _main(settings: Settings) -> int:
+async def _main(settings: Settings, world: World) -> int:
     places = settings.apply(find_places())
     clock = SystemClock()
-    holder = this_process(boot_id(), start_ticks(os.getpid()) or 0)
+    holder = this_process(world.boot_id, start_ticks(os.getpid()) or 0)
     store = await open_store(
         places.runs_dir,
         clock,
@@ -74,9 +87,9 @@ async def _main(settings: Settings) -> int:
         )
         supervisor = Supervisor(
             store=store,
-            spawner=LauncherSpawner(),
+            spawner=world.spawner,
             tools=builtin_tools(),
-            models=ConfiguredModels(places, clock),
+            models=world.models(places, clock),
             clock=clock,
             claimant=claimant,
             agent_dirs=places.agent_dirs,
