@@ -41,6 +41,23 @@ def open_dir(path: str, *, dir_fd: int | None = None) -> int:
         raise Unreadable(f"{path!r} is no directory that can be opened: {error.strerror}") from error
 
 
+@contextlib.contextmanager
+def opened_dir(*names: str, dir_fd: int) -> Iterator[int]:
+    """Open the directory that `names` lead to from `dir_fd`, each of them a real directory; closed after the block.
+
+    Raises:
+        NotFound, Unreadable: As `open_dir`.
+    """
+    fd = os.dup(dir_fd)
+    try:
+        for name in names:
+            outer, fd = fd, open_dir(name, dir_fd=fd)
+            os.close(outer)
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def open_regular(name: str, flags: int = os.O_RDONLY, *, dir_fd: int) -> int:
     """Return a descriptor of a regular file with one link; anything planted in its place is refused.
 
@@ -142,9 +159,25 @@ def replace_file(name: str, data: bytes, point: str, *, dir_fd: int) -> None:
         raise
 
 
-def is_leftover(name: str) -> bool:
-    """Whether `name` is a temporary file of `replace_file`."""
-    return name.startswith(".") and name.endswith(".tmp")
+def remove_leftovers(dir_fd: int) -> None:
+    """Remove the temporary files that a `replace_file` of another process left here. What cannot be removed stays."""
+    for name in os.listdir(dir_fd):
+        if name.startswith(".") and name.endswith(".tmp"):
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=dir_fd)
+
+
+def make_dirs(path: str) -> None:
+    """Make a directory and those above it, durably; one that is there is left as it is."""
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        make_dirs(above)
+        fd = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(FileExistsError):
+                make_dir(os.path.basename(path), "runs.make", dir_fd=fd)
+        finally:
+            os.close(fd)
 
 
 def remove_tree(name: str, *, dir_fd: int) -> None:

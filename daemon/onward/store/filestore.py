@@ -3,28 +3,31 @@
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
-import orjson
 
 from onward.core.ids import is_call_id, is_run_id, parse_run_id
-from onward.core.line import BadLine, decode, encode_body, seal
+from onward.core.line import encode_body, seal
 from onward.core.records import Json, RunStarted
 from onward.core.replay import Replay
+from onward.core.times import stamp
 from onward.errors import Conflict, NotFound, OnwardError, Refused, StoreError, Unreadable
-from onward.ports.clock import Clock, stamp
+from onward.ports.clock import Clock
 from onward.ports.store import Listed
 from onward.store import disk, lock, mounts, rundir
+from onward.store.facts import Facts
 from onward.store.flusher import Flusher
 from onward.store.journal import Journal
+from onward.store.pages import Pages
 from onward.store.runlog import FileRunLog
 
 LOCK = ".lock"
+_INSTANCE = re.compile("[0-9a-f]{32}")
 INSTANCE = ".instance"
-DAEMON_LOG = "daemon.jsonl"
 _BORN, _GONE = ".new-", ".gone-"
 
 
@@ -37,7 +40,8 @@ class FileStore:
         self._held = held
         self._clock = clock
         self._flusher = flusher
-        self._daemon_log: Journal | None = None
+        self._facts = Facts(fd, flusher)
+        self._pages = Pages()
         self.instance = _instance(fd)
         self.machine_id = _machine_id()
         self.runs_inode = os.fstat(fd).st_ino
@@ -84,7 +88,11 @@ class FileStore:
         return await anyio.to_thread.run_sync(rundir.read_index, self._fd, parse_run_id(run_id))
 
     async def records(self, run_id: str, *, after: int, limit: int, up_to: int | None = None) -> list[Json]:
-        return await anyio.to_thread.run_sync(self._records, parse_run_id(run_id), after, limit, up_to)
+        try:
+            read = self._pages.read
+            return await anyio.to_thread.run_sync(read, self._fd, parse_run_id(run_id), after, limit, up_to)
+        except OSError as error:
+            raise Unreadable(f"the journal of {run_id} cannot be read: {error.strerror}") from error
 
     async def put_blob(self, run_id: str, data: bytes) -> str:
         try:
@@ -113,17 +121,13 @@ class FileStore:
         await anyio.to_thread.run_sync(self._remove_call_dir, run_id, call_id)
 
     async def append_fact(self, **members: Any) -> None:
-        if self._daemon_log is None:
-            self._daemon_log = await anyio.to_thread.run_sync(self._open_daemon_log)
-        self._daemon_log.append([encode_body(members)], stamp(self._clock.now()))
-        await self._daemon_log.flush()
+        await self._facts.append(members, stamp(self._clock.now()))
 
     async def facts(self) -> list[Json]:
-        return await anyio.to_thread.run_sync(self._facts)
+        return await self._facts.read()
 
     async def close(self) -> None:
-        if self._daemon_log is not None:
-            self._daemon_log.close()
+        self._facts.close()
         await anyio.to_thread.run_sync(self._flusher.close)
         os.close(self._fd)
         self._held.release()
@@ -132,13 +136,13 @@ class FileStore:
 
     def _walk(self) -> list[Listed]:
         found: list[Listed] = []
+        disk.remove_leftovers(self._fd)
         with os.scandir(self._fd) as entries:
             names = [(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in entries]
         for name, is_dir, is_link in names:
             if is_dir and name.startswith((_BORN, _GONE)):
-                disk.remove_tree(name, dir_fd=self._fd)
-            elif disk.is_leftover(name):
-                os.unlink(name, dir_fd=self._fd)
+                with contextlib.suppress(OSError, OnwardError):
+                    disk.remove_tree(name, dir_fd=self._fd)
             elif is_run_id(name) and is_dir:
                 found.append(self._listed(name))
             elif is_run_id(name) and is_link:
@@ -164,18 +168,19 @@ class FileStore:
             pass
         else:
             raise Conflict(f"run {run_id} exists already")
-        disk.make_dir(cradle, "birth.make", dir_fd=self._fd)
         try:
+            disk.make_dir(cradle, "birth.make", dir_fd=self._fd)
             self._write_first_line(cradle, seal(1, 0, ts, body))
             disk.rename(cradle, run_id, "birth.rename", dir_fd=self._fd)
         except OSError:
-            with contextlib.suppress(OSError, OnwardError):
-                disk.remove_tree(cradle, dir_fd=self._fd)
+            # Also when only the last flush failed: who is told "not started" must not find the run at the next boot.
+            for name in (cradle, run_id):
+                with contextlib.suppress(OSError, OnwardError):
+                    disk.remove_tree(name, dir_fd=self._fd)
             raise
 
     def _write_first_line(self, cradle: str, line: bytes) -> None:
-        dir_fd = disk.open_dir(cradle, dir_fd=self._fd)
-        try:
+        with disk.opened_dir(cradle, dir_fd=self._fd) as dir_fd:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(rundir.JOURNAL, flags, disk.FILE_MODE, dir_fd=dir_fd)
             try:
@@ -184,88 +189,29 @@ class FileStore:
             finally:
                 os.close(fd)
             disk.flush_all(dir_fd, "birth.entry")
-        finally:
-            os.close(dir_fd)
-
-    def _records(self, run_id: str, after: int, limit: int, up_to: int | None) -> list[Json]:
-        dir_fd = disk.open_dir(run_id, dir_fd=self._fd)
-        try:
-            fd = disk.open_regular(rundir.JOURNAL, dir_fd=dir_fd)
-            try:
-                return _read_records(dir_fd, fd, after, limit, up_to)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise Unreadable(f"the journal of {run_id} cannot be read: {error.strerror}") from error
-        finally:
-            os.close(dir_fd)
 
     def _call_dirs(self, run_id: str) -> list[str]:
         try:
-            dir_fd = disk.open_dir(f"{run_id}/{rundir.CALLS}", dir_fd=self._fd)
+            with disk.opened_dir(run_id, rundir.CALLS, dir_fd=self._fd) as calls_fd:
+                return sorted(os.listdir(calls_fd))
         except NotFound:
             return []
-        try:
-            return sorted(os.listdir(dir_fd))
-        finally:
-            os.close(dir_fd)
 
     def _make_call_dir(self, run_id: str, call_id: str) -> None:
-        dir_fd = disk.open_dir(run_id, dir_fd=self._fd)
-        try:
+        with disk.opened_dir(run_id, dir_fd=self._fd) as dir_fd:
             with contextlib.suppress(FileExistsError):
                 disk.make_dir(rundir.CALLS, "calls.make", dir_fd=dir_fd)
-            calls_fd = disk.open_dir(rundir.CALLS, dir_fd=dir_fd)
-            try:
+            with disk.opened_dir(rundir.CALLS, dir_fd=dir_fd) as calls_fd:
                 disk.make_dir(call_id, "call.make", dir_fd=calls_fd)
-            finally:
-                os.close(calls_fd)
-        finally:
-            os.close(dir_fd)
 
     def _remove_call_dir(self, run_id: str, call_id: str) -> None:
         try:
-            calls_fd = disk.open_dir(f"{run_id}/{rundir.CALLS}", dir_fd=self._fd)
-        except OnwardError:
+            with disk.opened_dir(run_id, rundir.CALLS, dir_fd=self._fd) as calls_fd:
+                disk.remove_tree(call_id, dir_fd=calls_fd)
+        except NotFound:
             return
-        try:
-            disk.remove_tree(call_id, dir_fd=calls_fd)
         except OSError as error:
             raise disk.as_store_error(error, f"removing the evidence of call {call_id} of {run_id}") from error
-        finally:
-            os.close(calls_fd)
-
-    def _open_daemon_log(self) -> Journal:
-        fd = os.open(
-            DAEMON_LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd
-        )
-        end, seq = 0, 0
-        for line in disk.read_lines(fd):
-            try:
-                seq = max(seq, decode(line.rstrip(b"\n"))["seq"])
-            except BadLine:
-                if not line.endswith(b"\n"):
-                    break
-            end += len(line)
-        if end < os.fstat(fd).st_size:
-            os.ftruncate(fd, end)
-        os.fsync(self._fd)
-        disk.flush_data(fd, "facts.mend")
-        return Journal(fd, self._flusher, name="the daemon", seq=seq, size=end, point="facts")
-
-    def _facts(self) -> list[Json]:
-        try:
-            fd = disk.open_regular(DAEMON_LOG, dir_fd=self._fd)
-        except NotFound:
-            return []
-        facts: list[Json] = []
-        try:
-            for line in disk.read_lines(fd):
-                with contextlib.suppress(BadLine):
-                    facts.append(decode(line.rstrip(b"\n")))
-        finally:
-            os.close(fd)
-        return facts
 
 
 async def open_store(
@@ -286,7 +232,7 @@ async def open_store(
 
 def _prepare(path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_fs: bool) -> tuple[int, lock.RunsLock]:
     try:
-        path.mkdir(mode=disk.DIR_MODE, parents=True, exist_ok=True)
+        disk.make_dirs(os.path.abspath(path))
         kind = mounts.network_file_system(path)
         if kind and not allow_network_fs:
             raise Refused(
@@ -304,29 +250,12 @@ def _prepare(path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_
         raise StoreError(f"the runs directory {str(path)!r} cannot be used: {error.strerror}") from error
 
 
-def _read_records(dir_fd: int, fd: int, after: int, limit: int, up_to: int | None) -> list[Json]:
-    found: list[Json] = []
-    for line in disk.read_lines(fd):
-        try:
-            record = decode(line.rstrip(b"\n"))
-        except BadLine:
-            continue
-        if record["seq"] <= after or (up_to is not None and record["seq"] > up_to):
-            continue
-        if type(sha := record.get("blob")) is str and (body := rundir.read_blob(dir_fd, sha)) is not None:
-            record = {**orjson.loads(body), **record}
-        found.append(record)
-        if len(found) >= limit:
-            break
-    return found
-
-
 def _instance(fd: int) -> str:
     try:
-        text = disk.read_file(INSTANCE, dir_fd=fd, limit=4096).decode().strip()
+        text = disk.read_file(INSTANCE, dir_fd=fd, limit=4096).decode("ascii", "replace").strip()
     except NotFound:
         text = ""
-    if not text:
+    if not _INSTANCE.fullmatch(text):
         text = secrets.token_hex(16)
         disk.replace_file(INSTANCE, text.encode() + b"\n", "instance", dir_fd=fd)
     return text

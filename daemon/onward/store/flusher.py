@@ -29,8 +29,8 @@ class Flushable(Protocol):
         """Everything up to `mark` is durable, or the flush failed."""
         ...
 
-    def wants_flush(self) -> bool:
-        """Whether something written is not durable yet and no flush is asked for."""
+    def flush_soon(self) -> None:
+        """Ask for a flush if something written is not durable yet."""
         ...
 
 
@@ -51,7 +51,7 @@ class Flusher:
         """Flushes so far."""
 
     def ask(self, file: Flushable) -> None:
-        """Flush `file` as soon as possible. On the loop."""
+        """Flush `file` as soon as possible. On the loop; once until its `flushed` was called."""
         with self._wake:
             self._asked[file] = None
             self._wake.notify()
@@ -76,8 +76,7 @@ class Flusher:
         self._timer = None
         due, self._lazy = self._lazy, {}
         for file in due:
-            if file.wants_flush():
-                self.ask(file)
+            file.flush_soon()
 
     def _run(self) -> None:
         while True:

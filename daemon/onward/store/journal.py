@@ -1,8 +1,8 @@
 """An append-only file of sealed lines: one write per group of records, one flush for all who wait.
 
 Appends are serial (they happen on the event loop, without an await between encoding and writing). A write that fails
-or is cut short is undone. A failed fdatasync is not simply repeated, for the kernel may have dropped the pages: the file
-is cut to its last durable offset, the bytes are written again and flushed once; if that fails the journal is dead.
+or is cut short is undone. A failed fdatasync is not simply repeated, for the kernel may have dropped the pages: the
+file is cut to its last durable offset, the bytes are written again and flushed once; if that fails the journal is dead.
 """
 
 import asyncio
@@ -75,8 +75,9 @@ class Journal:
     def sync(self) -> None:
         disk.flush_data(self.fd, f"{self._point}.flush")
 
-    def wants_flush(self) -> bool:
-        return self._dead is None and not self._asked and self.durable_size < self.size
+    def flush_soon(self) -> None:
+        if self._dead is None and self.durable_size < self.size:
+            self._ask()
 
     def flushed(self, mark: int, error: OSError | None) -> None:
         self._asked = False
@@ -99,6 +100,8 @@ class Journal:
                 done.set_result(None)
         if self._waiters:
             self._ask()
+        elif self.durable_size < self.size:
+            self._flusher.ask_lazily(self)  # written while this flush ran, when asking again had no effect
         if self.on_durable is not None:
             self.on_durable(self.durable_seq)
 
@@ -114,6 +117,7 @@ class Journal:
             self.fd = -1
 
     def _ask(self) -> None:
+        """One flush at a time: what a second one says about bytes that are written again meanwhile would be wrong."""
         if not self._asked:
             self._asked = True
             self._flusher.ask(self)
@@ -144,7 +148,8 @@ class Journal:
 
     def _die(self, problem: StoreError) -> None:
         if self._dead is None:
-            self._dead = problem
+            # Never DiskFull, which promises that the same may be tried again here.
+            self._dead = StoreError(str(problem))
         waiters, self._waiters = self._waiters, []
         for _, done in waiters:
             if not done.done():

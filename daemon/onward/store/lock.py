@@ -75,7 +75,7 @@ def take(path: str, holder: Holder, wait_s: float) -> RunsLock:
 def holder_of(path: str) -> Holder | None:
     """Return who holds the lock now, or None. Takes nothing and changes nothing."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:

@@ -3,7 +3,9 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from types import NoneType
 from zlib import crc32
 
 import orjson
@@ -33,15 +35,12 @@ def read(runs_fd: int, run_id: str) -> Replay:
     Raises:
         NotFound, Unreadable, NotAJournal, NewerRecord: As they say.
     """
-    dir_fd = disk.open_dir(run_id, dir_fd=runs_fd)
-    try:
+    with disk.opened_dir(run_id, dir_fd=runs_fd) as dir_fd:
         fd = _open_journal(dir_fd, os.O_RDONLY)
         try:
             return _fold(dir_fd, fd, run_id)
         finally:
             os.close(fd)
-    finally:
-        os.close(dir_fd)
 
 
 def load(runs_fd: int, run_id: str) -> Loaded:
@@ -51,34 +50,37 @@ def load(runs_fd: int, run_id: str) -> Loaded:
         NotFound, Unreadable, NotAJournal, NewerRecord: Nothing was changed.
         OSError: The disk failed while the tail was mended; nothing is lost.
     """
-    dir_fd = disk.open_dir(run_id, dir_fd=runs_fd)
-    try:
+    with disk.opened_dir(run_id, dir_fd=runs_fd) as dir_fd:
         fd = _open_journal(dir_fd, os.O_RDWR | os.O_APPEND)
         try:
             replay = _fold(dir_fd, fd, run_id)
             _mend(dir_fd, fd, replay)
+            disk.remove_leftovers(dir_fd)
+            with suppress(OnwardError), disk.opened_dir(BLOBS, dir_fd=dir_fd) as blobs_fd:
+                disk.remove_leftovers(blobs_fd)
         except BaseException:
             os.close(fd)
             raise
         return Loaded(fd, replay)
-    finally:
-        os.close(dir_fd)
 
 
 def read_index(runs_fd: int, run_id: str) -> Json | None:
     """Return meta.json when it is a whole object about this run, else None (it is a cache). Blocks."""
     try:
-        index = orjson.loads(_read_small(runs_fd, f"{run_id}/{INDEX}"))
+        with disk.opened_dir(run_id, dir_fd=runs_fd) as dir_fd:
+            index = _index(dir_fd)
         journal = index["journal"]
-        whole = index["run_id"] == run_id and type(index["status"]) is str
-        whole = whole and type(journal["seq"]) is int and type(journal["bytes"]) is int
+        whole = index["run_id"] == run_id and type(journal["seq"]) is int and type(journal["bytes"]) is int
+        whole = whole and all(type(index[name]) is str for name in ("status", "task", "created_at"))
+        whole = whole and all(type(index[name]) in (str, NoneType) for name in ("wake_at", "idempotency_key"))
     except (OnwardError, orjson.JSONDecodeError, KeyError, TypeError):
         return None
     return index if whole else None
 
 
-def _read_small(runs_fd: int, path: str) -> bytes:
-    return disk.read_file(path, dir_fd=runs_fd, limit=1024 * 1024)
+def _index(dir_fd: int) -> Json:
+    index: Json = orjson.loads(disk.read_file(INDEX, dir_fd=dir_fd, limit=1024 * 1024))
+    return index
 
 
 def read_blob(dir_fd: int, sha: str) -> bytes | None:
@@ -86,7 +88,8 @@ def read_blob(dir_fd: int, sha: str) -> bytes | None:
     if len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):
         return None
     try:
-        data = disk.read_file(f"{BLOBS}/{sha}", dir_fd=dir_fd, limit=1 << 30)
+        with disk.opened_dir(BLOBS, dir_fd=dir_fd) as blobs_fd:
+            data = disk.read_file(sha, dir_fd=blobs_fd, limit=1 << 30)
     except OnwardError:
         return None
     return data if hashlib.sha256(data).hexdigest() == sha else None
@@ -99,26 +102,12 @@ def write_blob(runs_fd: int, run_id: str, data: bytes) -> str:
         OSError: They are not kept.
     """
     sha = hashlib.sha256(data).hexdigest()
-    dir_fd = disk.open_dir(run_id, dir_fd=runs_fd)
-    try:
-        if not _exists(BLOBS, dir_fd):
+    with disk.opened_dir(run_id, dir_fd=runs_fd) as dir_fd:
+        with suppress(FileExistsError):  # two calls may end at once, each with the run's first blob
             disk.make_dir(BLOBS, "blobs.make", dir_fd=dir_fd)
-        blobs_fd = disk.open_dir(BLOBS, dir_fd=dir_fd)
-        try:
+        with disk.opened_dir(BLOBS, dir_fd=dir_fd) as blobs_fd:
             disk.replace_file(sha, data, "blob", dir_fd=blobs_fd)
-        finally:
-            os.close(blobs_fd)
-    finally:
-        os.close(dir_fd)
     return sha
-
-
-def _exists(name: str, dir_fd: int) -> bool:
-    try:
-        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _open_journal(dir_fd: int, flags: int) -> int:
@@ -130,8 +119,8 @@ def _open_journal(dir_fd: int, flags: int) -> int:
 
 def _fold(dir_fd: int, fd: int, run_id: str) -> Replay:
     load_blob: Callable[[str], bytes | None] = lambda sha: read_blob(dir_fd, sha)  # noqa: E731
-    replayer = _from_checkpoint(dir_fd, fd, load_blob) or Replayer(load_blob)
     try:
+        replayer = _from_checkpoint(dir_fd, fd, load_blob) or Replayer(load_blob)
         for line in disk.read_lines(fd, replayer.offset):
             replayer.feed(line)
     except OSError as error:
@@ -144,11 +133,10 @@ def _fold(dir_fd: int, fd: int, run_id: str) -> Replay:
 
 def _from_checkpoint(dir_fd: int, fd: int, load_blob: Callable[[str], bytes | None]) -> Replayer | None:
     try:
-        index = orjson.loads(disk.read_file(INDEX, dir_fd=dir_fd, limit=1024 * 1024))
-        offset = index["journal"]["checkpoint_offset"]
+        offset = _index(dir_fd)["journal"]["checkpoint_offset"]
     except (OnwardError, orjson.JSONDecodeError, KeyError, TypeError):
         return None
-    if type(offset) is not int or offset <= 0 or os.pread(fd, 1, offset - 1) != b"\n":
+    if type(offset) is not int or not 0 < offset < os.fstat(fd).st_size or os.pread(fd, 1, offset - 1) != b"\n":
         return None
     line = next(disk.read_lines(fd, offset), b"")
     return Replayer.from_checkpoint(offset, line, load_blob)
@@ -164,7 +152,7 @@ def _mend(dir_fd: int, fd: int, replay: Replay) -> None:
         _copy_aside(dir_fd, name, fd, replay.end)
         os.ftruncate(fd, replay.end)
     elif replay.add_newline:
-        os.write(fd, b"\n")
+        disk.write_all(fd, b"\n", "journal.newline")
     disk.flush_data(fd, "journal.mend")
 
 
@@ -175,9 +163,9 @@ def _pieces(fd: int, offset: int) -> Iterator[bytes]:
 
 
 def _copy_aside(dir_fd: int, name: str, fd: int, offset: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    copy = os.open(name, flags, disk.FILE_MODE, dir_fd=dir_fd)
+    copy = disk.open_regular(name, os.O_WRONLY | os.O_CREAT, dir_fd=dir_fd)
     try:
+        os.ftruncate(copy, 0)
         for piece in _pieces(fd, offset):
             disk.write_all(copy, piece, "torn.write")
         disk.flush_all(copy, "torn.flush")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio.to_thread
 import orjson
@@ -10,8 +11,9 @@ from onward.core import fold
 from onward.core.line import BLOB_BYTES, encode_body
 from onward.core.records import Checkpoint, Json, Record
 from onward.core.state import RunState
-from onward.errors import InternalError
-from onward.ports.clock import Clock, stamp
+from onward.core.times import stamp
+from onward.errors import InternalError, StoreError
+from onward.ports.clock import Clock
 from onward.store import disk, rundir
 from onward.store.journal import Journal
 
@@ -56,8 +58,12 @@ class FileRunLog:
             if len(body) > BLOB_BYTES:
                 bodies[position] = await self._in_blob(records[position], body)
         self._write(lines, bodies)
-        await self._checkpoint_if_due()
-        return self.state.seq
+        seq = self.state.seq
+        with suppress(
+            StoreError
+        ):  # the records stand; a Checkpoint only saves reading, and the next append tries again
+            await self._checkpoint_if_due()
+        return seq
 
     async def flush(self) -> None:
         await self._journal.flush()
@@ -111,7 +117,7 @@ class FileRunLog:
         seq, body = self.state.seq, encode_body(record.to_json())
         line = await self._in_blob(record, body)
         if self.state.seq != seq:
-            return  # something was appended meanwhile, so this is no longer the whole state; the next append tries again
+            return  # something was appended meanwhile, so this is not the whole state; the next append tries again
         offset = self._journal.size
         self._write([{"type": "Checkpoint", "state": {}, "fold": record.fold}], [_with_fold(line, record.fold)])
         self._checkpoint_offset, self._checkpoint_bytes = offset, len(body)
