@@ -119,7 +119,7 @@ def started(**members: Any) -> Json:
     return {
         "type": "RunStarted", "schema": 1, "run_id": "worker-1", "kind": "native", "agent": {"model": "m"},
         "agent_name": "worker", "agent_hash": "h", "by": "me", "task": TASK, "workspace": "/w", "limits": {},
-        "on_restart": "resume", "version": "0.1.0",
+        "on_restart": "resume", "version": "0.1.0", "model": "p/m",
     } | members  # fmt: skip
 
 

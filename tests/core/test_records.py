@@ -32,6 +32,8 @@ WHOLE: list[j.Json] = [
     j.handed_over("t1c1"),
     j.done("t1c1"),
     {"type": "Checkpoint", "state": {}, "fold": 1},
+    {"type": "SettingsChanged", "by": "anna", "limits": {}},
+    {"type": "CancelRequested", "by": "anna"},
     j.control("RunPaused"),
     j.control("RunResumed"),
     j.parked(),
@@ -45,7 +47,16 @@ MUST_HAVE = [
     (record, name)
     for record in WHOLE
     for name in record
-    if name not in ("type", "schema", "role", "fold", "in_flight", "by" if record["type"] == "RunEnded" else "type")
+    if name
+    not in (
+        "type",
+        "schema",
+        "model" if record["type"] == "RunStarted" else "type",
+        "role",
+        "fold",
+        "in_flight",
+        "by" if record["type"] == "RunEnded" else "type",
+    )
     and not (record["type"] == "DaemonDraining" and name == "active_s")
 ]
 

@@ -273,3 +273,13 @@ def test_a_checkpoint_line_that_is_cut_is_not_used() -> None:
     assert Replayer.from_checkpoint(offset, line[:50] + b"\n", no_blob) is None
     assert Replayer.from_checkpoint(offset, journal.lines[5], no_blob) is None
     assert Replayer.from_checkpoint(offset, b"", no_blob) is None
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_checkpoint_out_of_order_takes_nothing_back(moved: bool) -> None:
+    """An older Checkpoint that stands again behind newer records does not undo them."""
+    journal, _ = with_checkpoint()
+    old = journal.lines[6] if not moved else journal.lines.pop(6)
+    journal.put(old.replace(b"\n", b"") + b"\n").put(b"\x00\n").skip().put(old).add(j.said("newest"))
+
+    assert texts(replay(journal))[-3:] == ["fine", "é", "newest"]

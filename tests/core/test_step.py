@@ -10,11 +10,18 @@ from tests.core.journals import Json, text, use
 NOW = "2026-12-01T12:00:00.000000Z"
 EARLIER = "2026-12-01T11:59:59.999999Z"
 LATER = "2026-12-01T12:00:00.000001Z"
+MODEL = "p/m"
 
 
 def step_after(*records: Json, limits: Json | None = None, active_s: float = 0.0, workers: int = 4) -> Step:
     state = j.fold_all([j.started(limits=limits or {}), j.claimed(), *records])
     return next_step(state, now=NOW, active_s=active_s, workers=workers)
+
+
+def request(step: Step) -> int:
+    """Return which attempt the step's model request is."""
+    assert isinstance(step, Infer)
+    return step.attempt
 
 
 def started_now(step: Step) -> list[str]:
@@ -69,9 +76,9 @@ def test_a_new_run_asks_the_model() -> None:
     """The first request is attempt 1, the next one after a failure attempt 2, after a turn again 1."""
     tools = [j.turn(1, use("a"), seen=2), j.batch(1, "t1c1"), j.done("t1c1")]
 
-    assert step_after() == Infer(1)
-    assert step_after(j.inferring(), j.failed()) == Infer(2)
-    assert step_after(j.inferring(), *tools) == Infer(1)
+    assert step_after() == Infer(1, MODEL)
+    assert step_after(j.inferring(), j.failed()) == Infer(2, MODEL)
+    assert step_after(j.inferring(), *tools) == Infer(1, MODEL)
 
 
 def test_a_failed_request_is_repeated_at_its_time() -> None:
@@ -80,8 +87,8 @@ def test_a_failed_request_is_repeated_at_its_time() -> None:
 
     assert isinstance(waiting, WaitUntil)
     assert waiting.retry_at == LATER
-    assert step_after(j.inferring(), j.failed(NOW)) == Infer(2)
-    assert step_after(j.inferring(), j.failed(EARLIER)) == Infer(2)
+    assert step_after(j.inferring(), j.failed(NOW)) == Infer(2, MODEL)
+    assert step_after(j.inferring(), j.failed(EARLIER)) == Infer(2, MODEL)
 
 
 def test_a_turn_that_ended_by_itself_ends_the_run() -> None:
@@ -103,19 +110,71 @@ def test_a_turn_that_says_nothing_ends_the_run_too() -> None:
 @pytest.mark.parametrize("stop_reason", ["max_tokens", "refusal", "pause_turn", "tool_use", "x_future"])
 def test_a_turn_that_was_cut_goes_on(stop_reason: str) -> None:
     """Only an end of the model's own is one."""
-    assert step_after(j.turn(1, text("The ans"), seen=2, stop_reason=stop_reason)) == Infer(1)
+    assert step_after(j.turn(1, text("The ans"), seen=2, stop_reason=stop_reason)) == Infer(1, MODEL)
 
 
 def test_a_message_that_the_last_turn_has_not_seen_is_answered_first() -> None:
     """What was acknowledged is never lost at the end, neither before the turn nor behind it."""
-    assert step_after(j.said("also do X"), j.turn(1, text("done"), seen=2)) == Infer(1)
-    assert step_after(j.turn(1, text("done"), seen=2), j.said("also do X")) == Infer(1)
+    assert step_after(j.said("also do X"), j.turn(1, text("done"), seen=2)) == Infer(1, MODEL)
+    assert step_after(j.turn(1, text("done"), seen=2), j.said("also do X")) == Infer(1, MODEL)
     assert isinstance(step_after(j.said("also do X"), j.turn(1, text("done"), seen=3)), End)
 
 
 def finish(*more: Json, status: str = "completed", outcome: str = "ok") -> list[Json]:
     asked = [j.turn(1, use("a"), use("b"), seen=2), j.batch(1, "t1c1", "t1c2")]
     return [*asked, j.done("t1c1", "It is done.", outcome, ends_run=status), *more]
+
+
+CHAIN = {"model": "p/m", "agent": {"fallback": ["q/n"]}}
+MUCH_LATER = "2026-12-01T13:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("failures", "expected"),
+    [
+        ([("p/m", LATER)], Infer(2, "q/n")),
+        ([("p/m", EARLIER)], Infer(2, "p/m")),
+        ([("p/m", MUCH_LATER), ("q/n", LATER)], WaitUntil(LATER, "the provider is overloaded")),
+        ([("p/m", LATER), ("q/n", MUCH_LATER)], WaitUntil(LATER, "the provider is overloaded")),
+    ],
+    ids=["falls back", "comes back", "waits for the first", "waits for the preferred"],
+)
+def test_the_first_model_that_is_not_cooling_down_is_asked(failures: list[tuple[str, str]], expected: Step) -> None:
+    """A model that failed is left alone until its time; when all are, the run waits for the first of them."""
+    records = [record for model, at in failures for record in (j.inferring(), j.failed(at) | {"model": model})]
+    state = j.fold_all([j.started(**CHAIN), *records])
+
+    step = next_step(state, now=NOW, active_s=0.0, workers=4)
+
+    assert step == expected or (
+        isinstance(step, Infer) and isinstance(expected, Infer) and step.model == expected.model
+    )
+
+
+def test_a_run_that_would_wait_long_is_parked_until_then() -> None:
+    """A day of Retry-After holds no memory: the run is parked with the time at which it comes back."""
+    step = step_after(j.inferring(), j.failed(MUCH_LATER) | {"failure": "auth"})
+
+    assert isinstance(step, Park)
+    assert (step.needs, step.retry_at) == ("key", MUCH_LATER)
+
+
+def test_a_human_who_resumes_a_run_does_not_wait_for_a_cool_down() -> None:
+    """The op says: try now."""
+    resumed = [j.parked(), j.control("RunResumed") | {"by": "anna"}]
+
+    assert step_after(j.inferring(), j.failed(MUCH_LATER), *resumed) == Infer(2, MODEL)
+
+
+def test_a_cancel_waits_only_for_what_runs() -> None:
+    """What runs is being ended; what was not handed over never runs."""
+    asked = {"type": "CancelRequested", "by": "anna"}
+    batch = [j.turn(1, *[j.use(f"t1c{n}") for n in (1, 2)], seen=2), j.batch(1, "t1c1", "t1c2"), j.handed_over("t1c1")]
+
+    assert step_after(*batch, asked) == RunCalls(())
+    ended = step_after(*batch, asked, j.done("t1c1"))
+    assert isinstance(ended, End)
+    assert (ended.status, ended.reason) == ("cancelled", "cancelled by anna")
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
@@ -129,19 +188,19 @@ def test_a_finish_call_ends_the_run_when_nothing_is_open(status: str) -> None:
 
 def test_a_finish_call_does_not_outrun_a_message() -> None:
     """What was said after the turn's request is answered first."""
-    assert step_after(*finish(j.done("t1c2"), j.said("wait"))) == Infer(1)
+    assert step_after(*finish(j.done("t1c2"), j.said("wait"))) == Infer(1, MODEL)
 
 
 def test_a_finish_call_that_failed_ends_nothing() -> None:
     """The model sees its error and goes on."""
-    assert step_after(*finish(j.done("t1c2"), outcome="error")) == Infer(1)
+    assert step_after(*finish(j.done("t1c2"), outcome="error")) == Infer(1, MODEL)
 
 
 def test_a_human_takes_an_end_back() -> None:
     """A run that failed by its own `finish` and is revived by a human goes on, and does not end again at once."""
     records = finish(j.done("t1c2"), j.ended("failed"), j.revived("manual"), status="failed")
 
-    assert step_after(*records) == Infer(1)
+    assert step_after(*records) == Infer(1, MODEL)
 
 
 TOOLS = [j.turn(1, use("a"), seen=2), j.batch(1, "t1c1"), j.done("t1c1")]
@@ -170,7 +229,7 @@ def test_a_reached_limit_parks_the_run(limits: Json, active_s: float, reached: b
         assert step.needs == "budget"
         assert next(iter(limits)) in step.reason
     else:
-        assert step == Infer(1)
+        assert step == Infer(1, MODEL)
 
 
 def test_a_limit_does_not_hide_an_end() -> None:
@@ -200,4 +259,4 @@ def test_a_conversation_that_cannot_fit_is_not_sent() -> None:
     state = j.fold_all([j.started(task="word " * 10_000), j.claimed()])
 
     assert isinstance(next_step(state, now=NOW, active_s=0.0, workers=4, window_tokens=2_000), Park)
-    assert next_step(state, now=NOW, active_s=0.0, workers=4, window_tokens=200_000) == Infer(1)
+    assert next_step(state, now=NOW, active_s=0.0, workers=4, window_tokens=200_000) == Infer(1, MODEL)

@@ -98,7 +98,7 @@ def _run_revived(state: RunState, line: Line) -> None:
     state.reason = state.needs = state.retry_at = None
     state.revival_attempts += 1
     state.totals.revivals += 1
-    state.inferring = False
+    _stop_inferring(state)
     if manual:
         state.gap_since_turn = False  # a human saw the damage and chose to go on
         state.charged_revivals = state.stalled_revivals = 0
@@ -123,18 +123,32 @@ def _message_added(state: RunState, line: Line) -> None:
         state.told = True
 
 
+def _stop_inferring(state: RunState) -> None:
+    """A request whose end is not known is charged its estimate, so that no crash launders a budget."""
+    if state.inferring and state.estimate:
+        state.totals.tokens_in += _count(state.estimate.get("tokens"))
+        cost_usd = state.estimate.get("cost_usd")
+        state.totals.cost_usd += cost_usd if isinstance(cost_usd, int | float) else 0.0
+    state.inferring, state.estimate = False, None
+
+
 def _inference_started(state: RunState, line: Line) -> None:
-    state.inferring = True
+    _stop_inferring(state)
+    state.inferring, state.estimate = True, line.get("estimate")
     state.attempts += 1
     state.retry_at = None
     state.totals.active_s = line["active_s"]
 
 
 def _inference_failed(state: RunState, line: Line) -> None:
-    state.inferring = False
+    state.inferring, state.estimate = False, None
     state.failures += 1
-    state.retry_at = line.get("retry_at")
+    state.last_failure = line["failure"]
     state.totals.active_s = line["active_s"]
+    if (retry_at := line.get("retry_at")) is not None:
+        state.cooling[line.get("model") or state.chain[0]] = retry_at
+    if all(model in state.cooling for model in state.chain):
+        state.retry_at = min(state.cooling[model] for model in state.chain)
 
 
 def _assistant_turn(state: RunState, line: Line) -> None:
@@ -218,25 +232,40 @@ def _tool_call_done(state: RunState, line: Line) -> None:
 def _run_paused(state: RunState, line: Line) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason, state.needs, state.retry_at = line["reason"], None, None
-    state.inferring, state.drained = False, True
+    state.drained = True
+    _stop_inferring(state)
 
 
 def _run_resumed(state: RunState, line: Line) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason = state.needs = state.retry_at = None
+    if line["by"] != "daemon":
+        state.cooling = {}  # a human says: try now
+
+
+def _settings_changed(state: RunState, line: Line) -> None:
+    state.limits = line["limits"]
+
+
+def _cancel_requested(state: RunState, line: Line) -> None:
+    if state.status in states.TERMINAL:
+        raise BadRecord("CancelRequested: the run is over")
+    state.cancel_by = line["by"]
+    _stop_inferring(state)
 
 
 def _run_parked(state: RunState, line: Line) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason, state.needs, state.retry_at = line["reason"], line["needs"], line.get("retry_at")
-    state.inferring, state.drained = False, True
+    state.drained = True
+    _stop_inferring(state)
 
 
 def _daemon_draining(state: RunState, line: Line) -> None:
     state.drained = True
     state.in_flight = [str(call_id) for call_id in line.get("in_flight", [])]
     state.totals.active_s = max(state.totals.active_s, line.get("active_s", 0.0))
-    state.inferring = False
+    _stop_inferring(state)
 
 
 def _run_ended(state: RunState, line: Line) -> None:
@@ -246,7 +275,8 @@ def _run_ended(state: RunState, line: Line) -> None:
         raise BadRecord(f"RunEnded: {line['status']!r} is no status") from None
     state.reason, state.result = line["reason"], line.get("result")
     state.needs = state.retry_at = None
-    state.inferring, state.drained = False, True
+    state.drained = True
+    _stop_inferring(state)
 
 
 def _checkpoint(state: RunState, line: Line) -> None:
@@ -264,6 +294,8 @@ _HANDLERS: dict[str, Callable[[RunState, Line], None]] = {
     "ToolBatch": _tool_batch,
     "ToolCallStarted": _tool_call_started,
     "ToolCallDone": _tool_call_done,
+    "SettingsChanged": _settings_changed,
+    "CancelRequested": _cancel_requested,
     "RunPaused": _run_paused,
     "RunResumed": _run_resumed,
     "RunParked": _run_parked,

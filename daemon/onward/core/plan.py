@@ -100,6 +100,8 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
         policy: Caps and the present boot.
         loss: What `lost_records` says.
     """
+    if state.cancel_by is not None and state.status not in TERMINAL:
+        return _cancelled(state, evidence, policy)
     if state.status is not Status.ACTIVE:
         return RecoveryPlan(verdict=Verdict.LEAVE, reason=leave_reason(state))
     if damaged := loss or (_damage_reason(state) if state.gap_since_turn else None):
@@ -121,6 +123,13 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
         notice=None if state.told else NOTICE + (NOTICE_REBOOT if cause is Cause.REBOOT or state.rebooted else ""),
         adopt=adopt,
     )
+
+
+def _cancelled(state: RunState, evidence: Mapping[str, Evidence], policy: Policy) -> RecoveryPlan:
+    """A cancel is only carried on: its processes were ended before the evidence was gathered."""
+    settlements, _, _ = _settle_all(state, evidence, policy)
+    ended = RunEnded(status=Status.CANCELLED, reason=f"cancelled by {state.cancel_by}")
+    return RecoveryPlan(verdict=Verdict.END, reason="cancelled", settlements=settlements, ended=ended)
 
 
 def leave_reason(state: RunState) -> str:

@@ -100,12 +100,13 @@ class InferenceStarted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceFailed(Record):
-    """A model request brought no turn. `retry_at` is UTC, ISO 8601."""
+    """A model request brought no turn. `model` (`provider/name`) is not asked again before `retry_at` (UTC)."""
 
     failure: str
     message: str
     retryable: bool
     active_s: float
+    model: str | None = None
     retry_at: str | None = None
 
 
@@ -181,6 +182,21 @@ class Checkpoint(Record):
 
     state: Json
     fold: int = FOLD_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged(Record):
+    """The effective settings as a whole, from here on."""
+
+    by: str
+    limits: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested(Record):
+    """A cancel was asked; whoever works on the run next only carries it on to the end."""
+
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,33 +4,64 @@ from dataclasses import dataclass
 
 from onward.core.vocabulary import Needs
 
-FIRST_DELAY_S = 1.0
-LONGEST_DELAY_S = 300.0
+LONGEST_WAIT_S = 120.0
+"""A run that has to wait longer is parked: it leaves memory and comes back by itself at the time."""
+LONGEST_RETRY_AFTER_S = 7 * 86_400.0
 
-_RETRIED = frozenset({"rate_limited", "overloaded", "network"})
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One class of failure. Delays double from `first_s` to `longest_s`; `first_s` None: never repeated by itself."""
+
+    first_s: float | None
+    longest_s: float
+    needs: Needs
+    meaning: str
+
+
+_ROWS: dict[str, Row] = {
+    "rate_limited": Row(1.0, 300.0, Needs.PROVIDER, "the provider's rate limit is reached"),
+    "overloaded": Row(5.0, 300.0, Needs.PROVIDER, "the provider is overloaded"),
+    "network": Row(1.0, 120.0, Needs.NETWORK, "the provider could not be reached, or broke off"),
+    "server_error": Row(2.0, 300.0, Needs.PROVIDER, "the provider has an error"),
+    "auth": Row(300.0, 3600.0, Needs.KEY, "the provider does not accept the key"),
+    "quota": Row(600.0, 3600.0, Needs.PROVIDER, "the account at the provider has no money or quota left"),
+    "model_missing": Row(300.0, 3600.0, Needs.PROVIDER, "the provider has no such model"),
+    "context_overflow": Row(None, 0.0, Needs.DECISION, "the conversation does not fit the model any more"),
+    "invalid_request": Row(
+        None, 0.0, Needs.DECISION, "the provider refuses the request itself; this is a bug in Onward, please report it"
+    ),
+}
+_UNKNOWN = Row(5.0, 300.0, Needs.PROVIDER, "the model request failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryDecision:
-    """`delay_s` None: not repeated, the run is parked for `needs`."""
+    """`delay_s` None: the model is not asked again, the run is parked for `needs`."""
 
     delay_s: float | None
+    needs: Needs
     reason: str
-    needs: Needs | None = None
 
 
 def after_failure(failure: str, failures: int, *, retry_after_s: float | None, jitter: float) -> RetryDecision:
-    """Decide when to ask again.
+    """Decide when the same model may be asked again.
 
     Args:
         failure: The failure's class.
         failures: Failed requests since the newest turn, this one included.
-        retry_after_s: What the provider asked for; it is obeyed where it is longer than our own delay.
+        retry_after_s: What the provider asked for; obeyed where it is longer than our own delay, up to seven days.
         jitter: A random number between 0 and 1, so that many runs do not ask in step.
     """
-    if failure not in _RETRIED:
-        reason = f"the model request failed ({failure}) and would fail again"
-        return RetryDecision(delay_s=None, reason=reason, needs=Needs.DECISION)
-    longest = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(failures - 1, 16))
-    delay_s = max(longest * (0.5 + jitter / 2), retry_after_s or 0.0)
-    return RetryDecision(delay_s=delay_s, reason=f"{failure}, attempt {failures}")
+    row = _ROWS.get(failure, _UNKNOWN)
+    if row.first_s is None:
+        return RetryDecision(delay_s=None, needs=row.needs, reason=row.meaning)
+    own_s = min(row.longest_s, row.first_s * 2 ** min(failures - 1, 16)) * (0.5 + jitter / 2)
+    asked_s = min(retry_after_s or 0.0, LONGEST_RETRY_AFTER_S)
+    return RetryDecision(delay_s=max(own_s, asked_s), needs=row.needs, reason=row.meaning)
+
+
+def needs_of(failure: str | None) -> tuple[Needs, str]:
+    """Return what a run needs that can only wait after this failure, and what it means."""
+    row = _ROWS.get(failure or "", _UNKNOWN)
+    return row.needs, row.meaning

@@ -65,6 +65,13 @@ class RunState:
     turn_seq: int = 0
     """Seq of the newest AssistantTurn; 0 before the first."""
     inferring: bool = False
+    estimate: dict[str, Any] | None = None
+    """What the open model request is charged if its end is never known."""
+    cooling: dict[str, str] = field(default_factory=dict)
+    """Models that failed, and until when they are not asked."""
+    last_failure: str | None = None
+    cancel_by: str | None = None
+    """Who asked for the run to be cancelled."""
     attempts: int = 0
     """Model requests since the newest turn; `failures` of them failed."""
     failures: int = 0
@@ -91,6 +98,11 @@ class RunState:
     @property
     def turn(self) -> Turn | None:
         return self.conversation.turn
+
+    @property
+    def chain(self) -> list[str]:
+        """The models that may be asked, the preferred one first."""
+        return [self.model or "", *self.agent.get("fallback", [])]
 
     @property
     def calls(self) -> list[CallState]:

@@ -6,17 +6,20 @@
 from dataclasses import dataclass
 from typing import Any
 
+from onward.core import retry
 from onward.core.conversation import CallState
 from onward.core.state import RunState
-from onward.core.status import Status
+from onward.core.status import TERMINAL, Status
+from onward.core.times import seconds_between
 from onward.core.vocabulary import Effect, Needs
 
 
 @dataclass(frozen=True, slots=True)
 class Infer:
-    """Ask the model. `attempt` counts the requests since the newest turn, from 1."""
+    """Ask this model. `attempt` counts the requests since the newest turn, from 1."""
 
     attempt: int
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Park:
 
     needs: Needs
     reason: str
+    retry_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ def next_step(state: RunState, *, now: str, active_s: float, workers: int, windo
         workers: How many calls of one run may run side by side.
         window_tokens: The model's context window; None when unknown.
     """
+    if state.cancel_by is not None and state.status not in TERMINAL:
+        return _cancelled(state)
     if state.status is not Status.ACTIVE:
         return Rest(state.status)
     if state.gap_since_turn:
@@ -84,11 +90,30 @@ def next_step(state: RunState, *, now: str, active_s: float, workers: int, windo
         return ended
     if spent := budget_reached(state, active_s):
         return Park(Needs.BUDGET, spent)
-    if state.retry_at is not None and state.retry_at > now:
-        return WaitUntil(state.retry_at, "the model request failed and is to be repeated then")
     if window_tokens is not None and state.conversation.size_bytes * TOKENS_PER_BYTE > window_tokens:
         return Park(Needs.DECISION, f"the conversation does not fit the model's window of {window_tokens} tokens")
-    return Infer(state.attempts + 1)
+    model = choose_model(state, now)
+    return Infer(state.attempts + 1, model) if model is not None else _wait(state, now)
+
+
+def choose_model(state: RunState, now: str) -> str | None:
+    """Return the first model of the chain that is not cooling down after a failure; None when all are."""
+    return next((model for model in state.chain if state.cooling.get(model, "") <= now), None)
+
+
+def _wait(state: RunState, now: str) -> Step:
+    retry_at = min(state.cooling[model] for model in state.chain)
+    needs, meaning = retry.needs_of(state.last_failure)
+    if seconds_between(now, retry_at) > retry.LONGEST_WAIT_S:
+        return Park(needs, f"{meaning}; it is tried again at {retry_at}", retry_at)
+    return WaitUntil(retry_at, meaning)
+
+
+def _cancelled(state: RunState) -> Step:
+    """What runs is waited for (it is being ended), what was not handed over never runs."""
+    if any(call.started for call in state.open_calls):
+        return RunCalls(())
+    return End(Status.CANCELLED, f"cancelled by {state.cancel_by}", None)
 
 
 def callable_now(calls: list[CallState], workers: int) -> list[CallState]:
@@ -130,6 +155,8 @@ def budget_reached(state: RunState, active_s: float) -> str | None:
         "turns": state.turns,
         "tool_calls": state.totals.tool_calls,
         "active_s": active_s,
+        "tokens": state.totals.tokens_in + state.totals.tokens_out,
+        "cost_usd": state.totals.cost_usd,
     }
     for name, value in used.items():
         limit = state.limits.get(name)

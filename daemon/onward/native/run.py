@@ -5,7 +5,7 @@ between any two instructions; what it does next time follows from the journal al
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from onward.core import retry, step
-from onward.core.conversation import CallState
+from onward.core.conversation import NOT_STARTED, CallState
 from onward.core.records import (
     AssistantTurn,
     DaemonDraining,
@@ -33,19 +33,22 @@ from onward.core.records import (
 from onward.core.state import RunState
 from onward.core.status import Status
 from onward.core.text import clean_json, excerpt
+from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs, Outcome, SettledBy
 from onward.errors import StoreError
 from onward.native.calls import calls_in, done, refused, tool_environment
 from onward.native.tools.process_result import result_of_exit
-from onward.ports.clock import Clock, parse_stamp, stamp
+from onward.ports.clock import Clock
 from onward.ports.model import Model, ModelFailure, ModelRequest, ModelTurn
-from onward.ports.process import EndedBy, ProcessSpawner
+from onward.ports.process import EndedBy, ProcessSpawner, Trace
 from onward.ports.store import RunStore
 from onward.ports.tool import Tool, ToolContext, ToolResult
 from onward.testing import faults
 
 WORKERS = 8
 RESULT_BYTES = 32 * 1024
+MESSAGE_BYTES = 2000
+END_GRACE_S = 10.0
 
 
 class Recorder(Protocol):
@@ -76,13 +79,16 @@ class RunPorts:
     """What a run needs from the world."""
 
     store: RunStore
-    model: Model
+    load_model: Callable[[str], Awaitable[Model]]
+    """Gives the model of a name; a ModelFailure counts like one of a request."""
     tools: Mapping[str, Tool]
     spawner: ProcessSpawner
     clock: Clock
     random: Random
     idle: Callable[[], AbstractAsyncContextManager[None]]
     """Entered while the run waits for a timer, so that another one can work."""
+    on_delta: Callable[[str], None] = lambda _text: None
+    """Is told the pieces of an answer as they come, for those who watch."""
     orphan_grace_s: float = 600.0
 
 
@@ -94,8 +100,9 @@ class NativeRun:
         self._ports = ports
         self._adopt = adopt
         self._changed = anyio.Event()
+        self._window_tokens: int | None = None
         self._draining = False
-        self._leave_running = True
+        self._end_commands: EndedBy | None = None
         self._inference: anyio.CancelScope | None = None
         self._process_scopes: dict[str, anyio.CancelScope] = {}
         self._tasks: TaskGroup | None = None
@@ -130,11 +137,21 @@ class NativeRun:
 
     def drain(self, *, leave_running: bool) -> None:
         """Stop at the next safe place: no new request or call; commands are left to the next daemon, or ended."""
-        self._draining, self._leave_running = True, leave_running
+        self._draining = True
+        self._stop_now(None if leave_running else EndedBy.STOP, commands=True)
+
+    def obey(self) -> None:
+        """Follow what was just journaled: a pause drops the request that is out, a cancel ends commands too."""
+        cancelled = self.state.cancel_by is not None
+        self._stop_now(EndedBy.CANCEL if cancelled else None, commands=cancelled)
+
+    def _stop_now(self, by: EndedBy | None, *, commands: bool) -> None:
+        self._end_commands = by
         if self._inference is not None:
             self._inference.cancel()
-        for scope in list(self._process_scopes.values()):
-            scope.cancel()
+        if commands:
+            for scope in list(self._process_scopes.values()):
+                scope.cancel()
         self.wake()
 
     def wake(self) -> None:
@@ -152,17 +169,17 @@ class NativeRun:
             now=stamp(ports.clock.now()),
             active_s=self.active_s(),
             workers=WORKERS,
-            window_tokens=ports.model.window_tokens,
+            window_tokens=self._window_tokens,
         )
         match decision:
             case step.RunCalls(start):
                 await self._run_calls(start)
-            case step.Infer(attempt):
-                await self._infer(attempt)
+            case step.Infer(attempt, model):
+                await self._infer(attempt, model)
             case step.WaitUntil(retry_at):
                 await self._wait_until(retry_at)
-            case step.Park(needs, reason):
-                await self._park(needs, reason)
+            case step.Park(needs, reason, retry_at):
+                await self._park(needs, reason, retry_at)
             case step.End(status, reason, result):
                 shown = excerpt(result, RESULT_BYTES) if result is not None else None
                 await self._recorder.append_durably(RunEnded(status=status, reason=reason, result=shown))
@@ -175,7 +192,7 @@ class NativeRun:
 
     async def _wait_until(self, retry_at: str) -> None:
         clock = self._ports.clock
-        longest = retry.LONGEST_DELAY_S  # a wait read from a journal is never longer than the policy could give now
+        longest = retry.LONGEST_WAIT_S  # a wait read from a journal is never longer than the policy could give now
         seconds = min((parse_stamp(retry_at) - clock.now()).total_seconds(), longest)
         self._active_base, self._active_since = self.active_s(), None
         try:
@@ -198,33 +215,55 @@ class NativeRun:
 
     # Asking the model
 
-    async def _infer(self, attempt: int) -> None:
-        model, state = self._ports.model, self.state
-        started = InferenceStarted(attempt=attempt, provider=model.provider, model=model.name, active_s=self.active_s())
+    async def _infer(self, attempt: int, name: str) -> None:
+        try:
+            model = await self._ports.load_model(name)
+        except ModelFailure as failure:
+            await self._failed(name, failure)
+            return
+        self._window_tokens = model.window_tokens
+        state = self.state
+        request, before = self._request(), state.seq
+        started = InferenceStarted(
+            attempt=attempt,
+            provider=model.provider,
+            model=model.name,
+            active_s=self.active_s(),
+            estimate=model.estimate(request) or None,
+        )
         await self._recorder.append(started)
         seen = state.seq
-        request = ModelRequest(
+        if seen > before + 1:  # what was said while the record was written belongs to the request
+            request = self._request()
+        answer: ModelTurn | None = None
+        with anyio.CancelScope() as self._inference:
+            if self._draining or self._interrupted():
+                self._inference.cancel()
+            try:
+                answer = await model.infer(request, self._ports.on_delta)
+            except ModelFailure as failure:
+                await self._failed(name, failure)
+        self._inference = None
+        if answer is not None and not self._interrupted():
+            await self._take(model, answer, seen)
+
+    def _interrupted(self) -> bool:
+        """Whether the run was paused or is to be cancelled: an answer that comes now counts for nothing."""
+        return self.state.status is not Status.ACTIVE or self.state.cancel_by is not None
+
+    def _request(self) -> ModelRequest:
+        state = self.state
+        return ModelRequest(
             system_prompt=str(state.agent.get("system_prompt", "")),
             messages=state.conversation.request(),
             tools=[tool.spec for tool in self._ports.tools.values()],
             turns=state.turns,
             failures=state.failures,
         )
-        answer: ModelTurn | None = None
-        with anyio.CancelScope() as self._inference:
-            if self._draining:
-                self._inference.cancel()
-            try:
-                answer = await model.infer(request)
-            except ModelFailure as failure:
-                await self._failed(failure)
-        self._inference = None
-        if answer is not None:
-            await self._take(answer, seen)
 
-    async def _take(self, answer: ModelTurn, seen: int) -> None:
+    async def _take(self, model: Model, answer: ModelTurn, seen: int) -> None:
         faults.hit("run.answered")
-        model, state = self._ports.model, self.state
+        state = self.state
         content = clean_json(answer.content)
         turn = AssistantTurn(
             turn=state.turns + 1,
@@ -247,26 +286,27 @@ class NativeRun:
         await self._recorder.append_durably(turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first))
         self._start({call.call_id for call in first})
 
-    async def _failed(self, failure: ModelFailure) -> None:
-        clock = self._ports.clock
+    async def _failed(self, model: str, failure: ModelFailure) -> None:
         decision = retry.after_failure(
             failure.failure,
             self.state.failures + 1,
             retry_after_s=failure.retry_after_s,
             jitter=self._ports.random.random(),
         )
-        retry_at = None if decision.delay_s is None else _later(clock, decision.delay_s)
-        await self._recorder.append_durably(
-            InferenceFailed(
-                failure=failure.failure,
-                message=str(failure),
-                retryable=decision.delay_s is not None,
-                retry_at=retry_at,
-                active_s=self.active_s(),
-            )
+        retry_at = None if decision.delay_s is None else _later(self._ports.clock, decision.delay_s)
+        failed = InferenceFailed(
+            failure=failure.failure,
+            message=excerpt(str(failure), MESSAGE_BYTES),
+            retryable=decision.delay_s is not None,
+            model=model,
+            retry_at=retry_at,
+            active_s=self.active_s(),
         )
-        if decision.needs is not None:
-            await self._park(decision.needs, f"{decision.reason}: {failure}")
+        if decision.delay_s is not None or self.state.status is not Status.ACTIVE:
+            await self._recorder.append_durably(failed)
+            return
+        reason = f"{decision.reason}: {failed.message}"
+        await self._recorder.append_durably(failed, RunParked(by="daemon", reason=reason, needs=decision.needs))
 
     # Running calls
 
@@ -307,12 +347,12 @@ class NativeRun:
         result: ToolResult | None = None
         with anyio.CancelScope() as scope:
             self._process_scopes[call.call_id] = scope
-            if self._draining:
+            if self._draining or self.state.cancel_by is not None:
                 scope.cancel()
             result = await tool.call(*self._with(call))
         self._process_scopes.pop(call.call_id, None)
-        if result is None and not self._leave_running:
-            result, _ = await self._stopped(call_dir)
+        if result is None and self._end_commands is not None:
+            result, _ = await self._ended(call_dir, self._end_commands)
         return result
 
     async def _adopted(self, call: CallState) -> None:
@@ -325,13 +365,16 @@ class NativeRun:
             result, duration_s = await self._real_result(call_dir)
         self._process_scopes.pop(call.call_id, None)
         if result is None:
-            if self._leave_running:
+            if self._end_commands is None:
                 return
-            result, duration_s = await self._stopped(call_dir)
+            result, duration_s = await self._ended(call_dir, self._end_commands)
         await self._finished(call, result, duration_s, reason="adopted")
 
-    async def _stopped(self, call_dir: Path) -> tuple[ToolResult, float]:
-        await self._ports.spawner.end(call_dir, by=EndedBy.STOP, grace_s=10.0)
+    async def _ended(self, call_dir: Path, by: EndedBy) -> tuple[ToolResult, float]:
+        spawner = self._ports.spawner
+        await spawner.end(call_dir, by=by, grace_s=END_GRACE_S)
+        if (await anyio.to_thread.run_sync(spawner.probe, call_dir)).trace is Trace.FENCED:
+            return ToolResult(text=NOT_STARTED, outcome=Outcome.NOT_STARTED, reason=f"not started ({by})"), 0.0
         return await self._real_result(call_dir)
 
     async def _real_result(self, call_dir: Path) -> tuple[ToolResult, float]:

@@ -1,6 +1,6 @@
 """Time, injected."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
 
@@ -18,17 +18,3 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait. Safe to cancel."""
         ...
-
-
-def stamp(moment: datetime) -> str:
-    """Return a UTC time in the journal's form, which sorts as text."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def parse_stamp(text: str) -> datetime:
-    """Return the aware UTC time of `stamp`.
-
-    Raises:
-        ValueError: It is none.
-    """
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)

@@ -14,7 +14,7 @@ from onward.core.records import (
 from onward.core.state import RunState
 from onward.core.vocabulary import Needs, Source
 from onward.native.run import Recorder
-from onward.ports.process import ProcessSpawner
+from onward.ports.process import EndedBy, ProcessSpawner
 from onward.ports.store import RunStore
 from onward.recovery.evidence import gather
 
@@ -49,6 +49,9 @@ async def recover(
     counted; each settlement stands for itself; dying in between and recovering again settles nothing twice.
     """
     state = recorder.state
+    if state.cancel_by is not None:
+        for call in state.open_calls:
+            await spawner.end(store.call_dir(state.run_id, call.call_id), by=EndedBy.CANCEL)
     evidence = await gather(state, store, spawner)
     loss = lost_records(state, await store.call_dirs(state.run_id), index_seq)
     decided = plan(state, evidence, policy_for(state, claimant.boot_id), loss=loss)

@@ -1,8 +1,10 @@
 """What the daemon holds in memory of each run, loaded or not."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
+from anyio.streams.memory import MemoryObjectSendStream
 
 from onward.core.index import damaged_index
 from onward.core.records import Json
@@ -35,6 +37,8 @@ class Entry:
     failures: int = 0
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     changed: anyio.Event | None = None
+    watchers: set[MemoryObjectSendStream[str]] = field(default_factory=set)
+    """Those who also want the pieces of answers as they come; one that is slow misses some."""
 
     def shown(self) -> Json:
         """Return the index as it is now."""
@@ -45,6 +49,12 @@ class Entry:
         if self.queued and self.index.get("status") not in TERMINAL:
             return {**self.index, "status": "waiting", "waiting_on": "slot"}
         return self.index
+
+    def tell_delta(self, text: str) -> None:
+        """Give a piece of an answer to those who watch."""
+        for watcher in self.watchers:
+            with suppress(anyio.WouldBlock, anyio.BrokenResourceError):
+                watcher.send_nowait(text)
 
     def notify(self) -> None:
         """Wake those who watch."""

@@ -6,10 +6,10 @@ from typing import Protocol
 import anyio.to_thread
 
 from onward.config.places import Places
-from onward.errors import BadRequest
+from onward.errors import BadRequest, OnwardError
 from onward.native.models.scripted import ScriptedModel
 from onward.ports.clock import Clock
-from onward.ports.model import Model
+from onward.ports.model import FailureClass, Model, ModelFailure
 
 
 class Models(Protocol):
@@ -25,7 +25,11 @@ class Models(Protocol):
         ...
 
     async def load(self, name: str) -> Model:
-        """Return the model. Raises as `check`."""
+        """Return the model.
+
+        Raises:
+            ModelFailure: It cannot be used now (a key or file is missing): treated like a failed request.
+        """
         ...
 
 
@@ -44,5 +48,8 @@ class ConfiguredModels:
         return f"scripted/{self._places.find_script(path)}"
 
     async def load(self, name: str) -> Model:
-        path = self._places.find_script(name.partition("/")[2])
-        return await anyio.to_thread.run_sync(partial(ScriptedModel, path, self._clock))
+        try:
+            path = self._places.find_script(name.partition("/")[2])
+            return await anyio.to_thread.run_sync(partial(ScriptedModel, path, self._clock))
+        except OnwardError as error:
+            raise ModelFailure(FailureClass.MODEL_MISSING, str(error)) from error

@@ -15,12 +15,12 @@ from onward.core.plan import Verdict
 from onward.core.records import RunParked, RunQuarantined, RunResumed
 from onward.core.replay import NotAJournal
 from onward.core.state import RunState
-from onward.core.status import Status
+from onward.core.status import TERMINAL, Status
+from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs
-from onward.errors import NotFound, OnwardError, StoreError
+from onward.errors import NotFound, StoreError
 from onward.native.run import NativeRun, RunPorts
-from onward.ports.clock import Clock, parse_stamp, stamp
-from onward.ports.model import Model
+from onward.ports.clock import Clock
 from onward.ports.process import EndedBy, ProcessSpawner, Trace
 from onward.ports.store import RunStore
 from onward.ports.tool import Tool
@@ -85,6 +85,7 @@ class Worker:
         live = LiveRun(run_log, self.store, self.clock, lambda: _changed(entry))
         run_log.on_durable = lambda _seq: entry.notify()
         entry.loaded = Loaded(live)
+        entry.notify()
         try:
             await self._enter(entry, live, slot, index["journal"]["seq"] if index else None)
         except Exception as error:
@@ -97,11 +98,10 @@ class Worker:
 
     async def _enter(self, entry: Entry, live: LiveRun, slot: Slot, index_seq: int | None) -> None:
         state = live.state
-        if self.drain.on or not (state.status is Status.ACTIVE or _may_unpark(state)):
+        if self.drain.on or not _may_enter(state, stamp(self.clock.now())):
             self.report.count(state, None)
             return
-        model = await self._model(entry, live)
-        if model is None:
+        if state.cancel_by is None and not await self._has_workspace(entry, live):
             self.report.count(state, None)
             return
         decided = await recover(live, self.store, self.spawner, self.claimant, index_seq)
@@ -113,43 +113,39 @@ class Worker:
         if decided.revived is not None:
             log.info("run revived", cause=decided.revived.cause, settled=len(decided.settlements))
             await self.pacer.wait()
+        await self._drive(entry, live, slot, decided.adopt)
+
+    async def _drive(self, entry: Entry, live: LiveRun, slot: Slot, adopt: tuple[str, ...]) -> None:
         ports = RunPorts(
             store=self.store,
-            model=model,
-            tools=_chosen(self.tools, state),
+            load_model=self.models.load,
+            tools=_chosen(self.tools, live.state),
             spawner=self.spawner,
             clock=self.clock,
             random=self.random,
             idle=slot.released,
+            on_delta=entry.tell_delta,
             orphan_grace_s=self.orphan_grace_s,
         )
-        native = NativeRun(live, ports, adopt=decided.adopt)
+        native = NativeRun(live, ports, adopt=adopt)
         if entry.loaded is not None:
             entry.loaded.native = native
         if self.drain.on:
             native.drain(leave_running=self.drain.leave_running)
         await native.drive()
 
-    async def _model(self, entry: Entry, live: LiveRun) -> Model | None:
-        """Return the model, or park the run for what is missing: it comes back by itself when that is there."""
+    async def _has_workspace(self, entry: Entry, live: LiveRun) -> bool:
+        """Park the run while its workspace is away; let it go on from where it was parked for something else."""
         state = live.state
-        try:
-            workspace = anyio.Path(state.workspace)
-            if not await workspace.is_dir():
-                needs, missing = Needs.WORKSPACE, f"the workspace {state.workspace!r} is not there"
-            else:
-                model = await self.models.load(state.model or "")
-                if state.status is Status.PARKED:
-                    await live.append_durably(RunResumed(by="daemon", reason="what it needed is there again"))
-                return model
-        except StoreError:
-            raise
-        except OnwardError as error:
-            needs, missing = Needs.PROVIDER, str(error)
+        if await anyio.Path(state.workspace).is_dir():
+            if state.status is Status.PARKED:
+                await live.append_durably(RunResumed(by="daemon", reason="its time has come"))
+            return True
         delay_s = min(PARKED_FIRST_S * 2.0 ** min(entry.failures, 10), PARKED_LONGEST_S)
         retry_at = stamp(self.clock.now() + timedelta(seconds=delay_s))
-        await live.append_durably(RunParked(by="daemon", reason=missing, needs=needs, retry_at=retry_at))
-        return None
+        reason = f"the workspace {state.workspace!r} is not there"
+        await live.append_durably(RunParked(by="daemon", reason=reason, needs=Needs.WORKSPACE, retry_at=retry_at))
+        return False
 
     async def _quarantine(self, live: LiveRun, error: Exception) -> None:
         log.error("run quarantined", error=str(error), exc_info=error)
@@ -157,6 +153,7 @@ class Worker:
 
     async def _unload(self, entry: Entry, live: LiveRun) -> None:
         """Write the index and let go. What fails here is only a cache: the run is folded the next time."""
+        entry.loaded = None  # from here on an op opens the run anew
         try:
             await live.flush()
             await self.sweep(live)
@@ -165,7 +162,6 @@ class Worker:
             log.warning("index not written", error=str(error))
         finally:
             entry.index = index_of(live.state)
-            entry.loaded = None
             with suppress(StoreError):
                 await live.close()
             entry.notify()
@@ -234,8 +230,12 @@ def _changed(entry: Entry) -> None:
         entry.loaded.index_dirty = True
 
 
-def _may_unpark(state: RunState) -> bool:
-    return state.status is Status.PARKED and state.retry_at is not None
+def _may_enter(state: RunState, now: str) -> bool:
+    """Whether there is something to do: it is active, its parked time is over, or its cancel is to be carried on."""
+    if state.cancel_by is not None and state.status not in TERMINAL:
+        return True
+    due = state.status is Status.PARKED and state.retry_at is not None and state.retry_at <= now
+    return due or state.status is Status.ACTIVE
 
 
 def _chosen(tools: Mapping[str, Tool], state: RunState) -> dict[str, Tool]:
