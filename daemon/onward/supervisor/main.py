@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -16,7 +17,7 @@ from onward.api.app import make_app
 from onward.api.server import serve
 from onward.config.places import Places, find_places
 from onward.config.settings import Settings
-from onward.errors import OnwardError
+from onward.errors import OnwardError, StoreError
 from onward.native.tools.registry import builtin_tools
 from onward.ports.clock import Clock
 from onward.ports.process import ProcessSpawner
@@ -98,19 +99,26 @@ async def _main(settings: Settings, world: World) -> int:
             entry_rate=settings.daemon.entry_rate,
             orphan_grace_s=settings.daemon.orphan_grace_s,
         )
-        await store.append_fact(
-            type="DaemonStarted", version=__version__, pid=holder.pid, boot_id=holder.boot_id, host=holder.host
-        )
+        began = {"version": __version__, "pid": holder.pid, "boot_id": holder.boot_id, "host": holder.host}
+        await _note(store, type="DaemonStarted", **began)
         await supervisor.boot()
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it again
         await _live(supervisor, store, places)
-        await store.append_fact(type="DaemonStopped", pid=holder.pid)
+        await _note(store, type="DaemonStopped", pid=holder.pid)
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
     log.info("stopped")
     return 0
+
+
+async def _note(store: FileStore, **fact: Any) -> None:
+    """Write a fact that nothing depends on: a full disk keeps no daemon from beginning, or from ending well."""
+    try:
+        await store.append_fact(**fact)
+    except StoreError as error:
+        log.warning("fact not written", fact=fact["type"], error=str(error))
 
 
 async def _live(supervisor: Supervisor, store: FileStore, places: Places) -> None:

@@ -109,11 +109,18 @@ class Supervisor:
                 (run.run_id, call_id)
                 for run in listed
                 if run.run_id not in resting and run.problem is None
-                for call_id in await self._store.call_dirs(run.run_id)
+                for call_id in await self._calls_of(run.run_id)
             ]
         )
         ended = await self._spawner.end_leftovers(self._store.instance, keep)
         log.info("runs listed", runs=len(listed), to_enter=len(self._report.waits_for), leftovers_ended=ended)
+
+    async def _calls_of(self, run_id: str) -> list[str]:
+        try:
+            return await self._store.call_dirs(run_id)
+        except StoreError as error:
+            log.error("calls cannot be listed", run_id=run_id, error=str(error))
+            return []
 
     async def serve(self) -> None:
         """Let runs work until `stop`, then drain. Cancelling it is a crash as far as the runs are concerned."""

@@ -10,6 +10,7 @@ import anyio
 import structlog
 
 from onward.core.fold import NewerRecord
+from onward.core.ids import is_call_id
 from onward.core.index import index_of
 from onward.core.plan import Verdict
 from onward.core.records import RunParked, RunQuarantined, RunResumed
@@ -18,7 +19,7 @@ from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs
-from onward.errors import NotFound, StoreError
+from onward.errors import NotFound, StoreError, Unreadable
 from onward.native.run import NativeRun, RunPorts
 from onward.ports.clock import Clock
 from onward.ports.process import EndedBy, ProcessSpawner, Trace
@@ -72,6 +73,9 @@ class Worker:
                     await self._open_and_work(entry, slot)
                 except (NotAJournal, NotFound) as error:
                     self._damaged(entry, str(error))
+                except Unreadable as error:
+                    self._damaged(entry, str(error))
+                    return _again_in(entry)
                 except NewerRecord as error:
                     self._newer(entry, str(error))
                 except Exception as error:  # noqa: BLE001  # the border of one run: the others go on
@@ -172,8 +176,9 @@ class Worker:
         known, open_calls = live.state.turns, {call.call_id for call in live.state.open_calls}
         await live.flush()
         for name in await self.store.call_dirs(run_id):
-            turn = name[1:].partition("c")[0]
-            if name in open_calls or not turn.isdigit() or int(turn) > known or live.state.gap_since_turn:
+            if not is_call_id(name) or name in open_calls or live.state.gap_since_turn:
+                continue
+            if int(name[1:].partition("c")[0]) > known:
                 continue
             call_dir = self.store.call_dir(run_id, name)
             if (await anyio.to_thread.run_sync(self.spawner.probe, call_dir)).trace is Trace.ALIVE:
@@ -195,10 +200,9 @@ class Worker:
     def _failed(self, entry: Entry, error: Exception) -> float | None:
         """Tell a disk that fails (tried again) from a bug (quarantined in memory until the next start)."""
         causes = _causes(error)
-        entry.failures += 1
         if all(isinstance(cause, StoreError) for cause in causes):
             status, needs = Status.PARKED, Needs.DISK
-            again: float | None = min(AGAIN_FIRST_S * 2.0 ** min(entry.failures - 1, 10), AGAIN_LONGEST_S)
+            again: float | None = _again_in(entry)
         else:
             status, needs, again = Status.QUARANTINED, None, None
         reason = "; ".join(dict.fromkeys(str(cause) or repr(cause) for cause in causes))
@@ -214,6 +218,12 @@ class Worker:
             return None
         entry.failures += 1
         return seconds_until(entry.index["wake_at"], self.clock)
+
+
+def _again_in(entry: Entry) -> float:
+    """Count one more failure of the disk; return after how many seconds to try again."""
+    entry.failures += 1
+    return min(AGAIN_FIRST_S * 2.0 ** min(entry.failures - 1, 10), AGAIN_LONGEST_S)
 
 
 def seconds_until(moment: str, clock: Clock) -> float:
