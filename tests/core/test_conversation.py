@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from onward.core.state import RunState
@@ -223,3 +224,41 @@ def test_a_state_shares_nothing_that_a_request_could_change() -> None:
     first.append({"role": "user", "content": []})
     assert state.conversation.request() == first[:-1]
     assert j.snapshot(state) == before
+
+
+def test_thinking_of_another_provider_or_model_is_left_out_of_what_is_sent() -> None:
+    """A signature is good only for the model that made it; the journal keeps the block."""
+    mine = {"provider": "anthropic", "model": "claude"}
+    records = [
+        j.turn(1, SIGNED, use("a"), seen=2, **mine),
+        j.batch(1, j.call("t1c1", "a")),
+        j.done("t1c1", "1"),
+        j.turn(2, {"type": "redacted_thinking", "data": "x"}, use("b"), seen=5, provider="other", model="claude"),
+        j.batch(2, j.call("t2c1", "b")),
+        j.done("t2c1", "2"),
+        j.turn(3, SIGNED, use("c"), seen=8, **mine),
+        j.batch(3, j.call("t3c1", "c")),
+        j.done("t3c1", "3"),
+    ]
+    conversation = j.fold_all([j.started(), j.claimed(), *records]).conversation
+
+    def thinking(provider: str | None, model: str | None) -> list[str]:
+        messages = conversation.request(provider, model)
+        assert check_request(messages) == []
+        own = {"thinking": "T", "redacted_thinking": "R", "tool_use": "u"}
+        return ["".join(own[block["type"]] for block in m["content"]) for m in messages if m["role"] == "assistant"]
+
+    assert thinking("anthropic", "claude") == ["Tu", "u", "Tu"]
+    assert thinking("anthropic", "claude-next") == ["u", "u", "u"]
+    assert thinking("other", "claude") == ["u", "Ru", "u"]
+    assert thinking(None, None) == ["Tu", "Ru", "Tu"]
+    assert conversation.request("anthropic", "claude")[1]["content"][0] is SIGNED
+
+
+def test_a_checkpoint_remembers_whose_thinking_it_holds() -> None:
+    """What is left out does not depend on where the replay began."""
+    turns = [j.turn(n, SIGNED, text("x"), seen=n, provider="a", model=str(n)) for n in (1, 2, 3)]
+    state = j.fold_all([j.started(), j.claimed(), *turns])
+    again = RunState.from_json(orjson.loads(orjson.dumps(state.to_json())))
+    for model in "123":
+        assert again.conversation.request("a", model) == state.conversation.request("a", model)

@@ -2,8 +2,8 @@
 
 Whatever the journal holds, damaged or not, the messages obey the rules every provider enforces: each `tool_use` is
 answered in the very next message, exactly once, under a non-empty id that is unique in the request; no block and no
-message is empty; the first message is the user's and roles alternate; unsigned thinking is left out; arguments are JSON
-objects. Blocks have the shape of Anthropic's Messages API; adapters translate from it.
+message is empty; the first message is the user's and roles alternate; thinking is left out where it is unsigned or another
+model's; arguments are JSON objects. Blocks have the shape of Anthropic's Messages API; adapters translate from it.
 """
 
 import re
@@ -29,6 +29,7 @@ GO_ON = "Go on."
 
 _PROVIDER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OWN_ID = re.compile(r"t[0-9]+c[0-9]+")
+_THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +58,8 @@ class Turn:
     content: list[Block]
     stop_reason: str
     calls: list[CallState] = field(default_factory=list)
+    provider: str = ""
+    model: str = ""
     batch: bool = False
     gap: bool = False
     """A damaged place of the journal lies in this turn: what is absent proves nothing."""
@@ -78,6 +81,8 @@ class Conversation:
     used_ids: set[str] = field(default_factory=set)
     size_bytes: int = 0
     """Text in the messages so far: what a token estimate is made of."""
+    thinking: dict[str, list[int]] = field(default_factory=dict)
+    """Which closed messages hold thinking, by `PROVIDER/MODEL` that thought it: no other model may be sent it."""
 
     def add_message(self, seq: int, text: str) -> None:
         if text.strip():
@@ -95,24 +100,41 @@ class Conversation:
         """Whether something was said that the newest turn does not know."""
         return bool(self.pending)
 
-    def request(self) -> list[ProviderMessage]:
-        """Return the messages of the next model request. The list is the caller's, its members are shared."""
+    def request(self, provider: str | None = None, model: str | None = None) -> list[ProviderMessage]:
+        """Return the messages of the next model request. The list is the caller's, its members are shared.
+
+        Args:
+            provider: Who is asked; thinking of another provider or model is left out. None: everything is kept.
+            model: The model that is asked.
+        """
         messages = list(self.closed)
-        self._write_tail(messages, [text for _, text in self.pending])
+        asked = None if provider is None else f"{provider}/{model}"
+        for origin, places in self.thinking.items():
+            if asked not in (None, origin):
+                for place in places:
+                    messages[place] = _without_thinking(messages[place])
+        self._write_tail(messages, [text for _, text in self.pending], asked)
         if not messages or messages[-1]["role"] == "assistant":
             messages.append({"role": "user", "content": [_text(GO_ON)]})
         return messages
 
     def _close(self, said: list[str]) -> None:
+        before = len(self.closed)
         self.used_ids.update(self._write_tail(self.closed, said))
+        if self.turn is not None:
+            places = [at for at in range(before, len(self.closed)) if _thinks(self.closed[at])]
+            if places:
+                self.thinking.setdefault(_origin(self.turn), []).extend(places)
 
-    def _write_tail(self, messages: list[ProviderMessage], said: list[str]) -> list[str]:
+    def _write_tail(self, messages: list[ProviderMessage], said: list[str], asked: str | None = None) -> list[str]:
         """Append the newest turn and what was said after it; returns the ids that its calls have in the request."""
         ids: list[str] = []
         if self.turn is not None:
             content, results, ids = render(self.turn, self.used_ids)
             if content:
                 _add(messages, "assistant", content)
+                if asked not in (None, _origin(self.turn)):
+                    messages[-1] = _without_thinking(messages[-1])
             if results:
                 _add(messages, "user", results)
         for text in said:
@@ -133,7 +155,7 @@ def render(turn: Turn, used_ids: set[str]) -> tuple[list[Block], list[Block], li
         elif _is_sendable(block):
             content.append(block)
     content.extend(_tool_use(call, view_id) for call, view_id in left)
-    if all(block["type"] in ("thinking", "redacted_thinking") for block in content):
+    if all(block["type"] in _THINKING for block in content):
         return [], [], []
     return content, [_tool_result(call, view_id) for call, view_id in zip(calls, ids, strict=True)], ids
 
@@ -182,6 +204,20 @@ def _is_sendable(block: Block) -> bool:
 
 def _has_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _thinks(message: ProviderMessage) -> bool:
+    return any(block["type"] in _THINKING for block in message["content"])
+
+
+def _without_thinking(message: ProviderMessage) -> ProviderMessage:
+    """Return a message without its thinking; `render` lets no message be nothing else."""
+    kept = [block for block in message["content"] if block["type"] not in _THINKING]
+    return {"role": message["role"], "content": kept}
+
+
+def _origin(turn: Turn) -> str:
+    return f"{turn.provider}/{turn.model}"
 
 
 def _tool_use(call: CallState, view_id: str) -> Block:

@@ -5,6 +5,7 @@ The same function serves the live run (each record right after it was written) a
 
 from collections.abc import Callable
 from typing import Any
+from zlib import crc32
 
 from onward.core import status as states
 from onward.core.conversation import CallState, Turn
@@ -115,9 +116,9 @@ def _progressed(state: RunState, line: Line) -> None:
 
 
 def _message_added(state: RunState, line: Line) -> None:
-    if line["message_id"] in state.message_ids:
+    if line["message_id"] in state.messages:
         raise BadRecord(f"message {line['message_id']!r} was added before")
-    state.message_ids.append(line["message_id"])
+    state.messages[line["message_id"]] = text_mark(line["content"])
     state.conversation.add_message(line["seq"], line["content"])
     if line["source"] == Source.REVIVAL:
         state.told = True
@@ -130,6 +131,11 @@ def _stop_inferring(state: RunState) -> None:
         cost_usd = state.estimate.get("cost_usd")
         state.totals.cost_usd += cost_usd if isinstance(cost_usd, int | float) else 0.0
     state.inferring, state.estimate = False, None
+
+
+def text_mark(text: str) -> str:
+    """Return what is remembered of a message: enough to know its text again."""
+    return f"{len(text)}-{crc32(text.encode()):08x}"
 
 
 def _inference_started(state: RunState, line: Line) -> None:
@@ -158,7 +164,14 @@ def _assistant_turn(state: RunState, line: Line) -> None:
     if not is_call_id(make_call_id(line["turn"], 1)):
         raise BadRecord(f"AssistantTurn: {line['turn']} is no turn")
     state.conversation.add_turn(
-        Turn(turn=line["turn"], seen=line["seen"], content=content, stop_reason=line["stop_reason"])
+        Turn(
+            turn=line["turn"],
+            seen=line["seen"],
+            content=content,
+            stop_reason=line["stop_reason"],
+            provider=line["provider"],
+            model=line["model"],
+        )
     )
     state.turns = max(state.turns, line["turn"])
     state.turn_seq = line["seq"]

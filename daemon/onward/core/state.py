@@ -93,7 +93,8 @@ class RunState:
     damage: list[Damage] = field(default_factory=list)
     gap_since_turn: bool = False
     hand_written: int = 0
-    message_ids: list[str] = field(default_factory=list)
+    messages: dict[str, str] = field(default_factory=dict)
+    """Message ids, and a mark of what was said, so that a repeated one is known again."""
 
     @property
     def turn(self) -> Turn | None:
@@ -154,6 +155,7 @@ class RunState:
             pending=[(seq, text) for seq, text in talk["pending"]],
             used_ids=set(talk["used_ids"]),
             size_bytes=talk["size_bytes"],
+            thinking=talk["thinking"],
         )
         parts["status"] = Status(parts["status"])
         parts["totals"] = Totals(**parts["totals"])

@@ -223,7 +223,7 @@ class NativeRun:
             return
         self._window_tokens = model.window_tokens
         state = self.state
-        request, before = self._request(), state.seq
+        request, before = self._request(model), state.seq
         started = InferenceStarted(
             attempt=attempt,
             provider=model.provider,
@@ -234,7 +234,7 @@ class NativeRun:
         await self._recorder.append(started)
         seen = state.seq
         if seen > before + 1:  # what was said while the record was written belongs to the request
-            request = self._request()
+            request = self._request(model)
         answer: ModelTurn | None = None
         with anyio.CancelScope() as self._inference:
             if self._draining or self._interrupted():
@@ -251,11 +251,11 @@ class NativeRun:
         """Whether the run was paused or is to be cancelled: an answer that comes now counts for nothing."""
         return self.state.status is not Status.ACTIVE or self.state.cancel_by is not None
 
-    def _request(self) -> ModelRequest:
+    def _request(self, model: Model) -> ModelRequest:
         state = self.state
         return ModelRequest(
             system_prompt=str(state.agent.get("system_prompt", "")),
-            messages=state.conversation.request(),
+            messages=state.conversation.request(model.provider, model.name),
             tools=[tool.spec for tool in self._ports.tools.values()],
             turns=state.turns,
             failures=state.failures,
