@@ -34,7 +34,9 @@ _BORN, _GONE = ".new-", ".gone-"
 class FileStore:
     """All runs of one runs directory; made by `open_store`, which holds the lock."""
 
-    def __init__(self, path: Path, fd: int, held: lock.RunsLock, clock: Clock, flusher: Flusher) -> None:
+    def __init__(
+        self, path: Path, fd: int, held: lock.RunsLock, instance: str, machine_id: str, clock: Clock, flusher: Flusher
+    ) -> None:
         self.path = path
         self._fd = fd
         self._held = held
@@ -42,8 +44,8 @@ class FileStore:
         self._flusher = flusher
         self._facts = Facts(fd, flusher)
         self._pages = Pages()
-        self.instance = _instance(fd)
-        self.machine_id = _machine_id()
+        self.instance = instance
+        self.machine_id = machine_id
         self.runs_inode = os.fstat(fd).st_ino
 
     @property
@@ -223,14 +225,13 @@ async def open_store(
         Refused: Another daemon holds it, it lies on a network file system, or it is not ours.
         StoreError: It cannot be made or opened.
     """
-    fd, held = await anyio.to_thread.run_sync(_prepare, path, holder, lock_wait_s, allow_network_fs)
-    try:
-        return FileStore(path, fd, held, clock, Flusher(asyncio.get_running_loop()))
-    except OSError as error:
-        raise disk.as_store_error(error, f"opening {str(path)!r}") from error
+    parts = await anyio.to_thread.run_sync(_prepare, path, holder, lock_wait_s, allow_network_fs)
+    return FileStore(path, *parts, clock, Flusher(asyncio.get_running_loop()))
 
 
-def _prepare(path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_fs: bool) -> tuple[int, lock.RunsLock]:
+def _prepare(
+    path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_fs: bool
+) -> tuple[int, lock.RunsLock, str, str]:
     try:
         disk.make_dirs(os.path.abspath(path))
         kind = mounts.network_file_system(path)
@@ -245,9 +246,10 @@ def _prepare(path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_
         if found.st_mode & 0o077:
             path.chmod(disk.DIR_MODE)
         held = lock.take(str(path / LOCK), holder, lock_wait_s)
-        return disk.open_dir(str(path)), held
+        fd = disk.open_dir(str(path))
+        return fd, held, _instance(fd), _machine_id()
     except OSError as error:
-        raise StoreError(f"the runs directory {str(path)!r} cannot be used: {error.strerror}") from error
+        raise disk.as_store_error(error, f"the runs directory {str(path)!r} cannot be used") from error
 
 
 def _instance(fd: int) -> str:
