@@ -143,7 +143,9 @@ class NativeRun:
     def obey(self) -> None:
         """Follow what was just journaled: a pause drops the request that is out, a cancel ends commands too."""
         cancelled = self.state.cancel_by is not None
-        self._stop_now(EndedBy.CANCEL if cancelled else None, commands=cancelled)
+        if self._interrupted():
+            self._stop_now(EndedBy.CANCEL if cancelled else None, commands=cancelled)
+        self.wake()
 
     def _stop_now(self, by: EndedBy | None, *, commands: bool) -> None:
         self._end_commands = by

@@ -58,8 +58,52 @@ class Operations(Protocol):
         """
         ...
 
-    def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Json]:
+    async def send(self, run_id: str, text: str, *, by: str, message_id: str | None = None) -> Json:
+        """Say something to a run; it is durable when this returns. Returns the run and `message_id`.
+
+        The same `message_id` is the same success. A message that comes while tools run is seen after their results.
+
+        Raises:
+            NotFound, Unreadable: As `get_run`.
+            Conflict: The run is over, or the id was used for another text.
+            StoreError: The disk did not take it.
+        """
+        ...
+
+    async def pause(self, run_id: str, *, by: str, reason: str = "") -> Json:
+        """Begin nothing new until `resume`: a request that is out is dropped, calls that run come to their end.
+
+        Raises as `send`. A run that is paused already is the same success.
+        """
+        ...
+
+    async def resume(self, run_id: str, *, by: str, add: Json | None = None) -> Json:
+        """Go on with a paused or parked run, or ask a model that is cooling down now. `add` raises single limits.
+
+        Raises as `send`; Conflict also for a quarantined or damaged run and for a limit that was not set.
+        """
+        ...
+
+    async def cancel(self, run_id: str, *, by: str) -> Json:
+        """End a run: durable when this returns, then its commands are ended and it ends as `cancelled`.
+
+        Raises as `send`, except that a run that was cancelled already is the same success.
+        """
+        ...
+
+    async def agents(self) -> Json:
+        """Return `agents` (name, description, model, kind, of each) and `problems` (file, line, what, remedy)."""
+        ...
+
+    async def reload(self) -> Json:
+        """Read the configuration again; a bad one changes nothing. Returns `problems`."""
+        ...
+
+    def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
         """Yield durable records with seq > `after` as they come, without a gap; ends after the run's RunEnded.
+
+        With `deltas` also `{"delta": text}` for pieces of an answer that is being written: some may be lost, and the
+        turn's record supersedes them.
 
         The first step raises NotFound or Unreadable as `get_run`.
         """

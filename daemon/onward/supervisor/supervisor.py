@@ -6,17 +6,19 @@ There is one way in: first start, recovery at boot and every later return pass t
 import os
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
-from onward.core.fold import NewerRecord, apply
+from onward.config.documents import Problem
+from onward.core.fold import BadRecord, NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
 from onward.core.index import index_of, view_of
 from onward.core.records import Json
@@ -30,6 +32,7 @@ from onward.ports.process import ProcessSpawner
 from onward.ports.store import Listed, RunStore
 from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant
+from onward.supervisor.control import Control
 from onward.supervisor.entries import Entry
 from onward.supervisor.models import Models
 from onward.supervisor.report import Report
@@ -42,7 +45,12 @@ log = structlog.get_logger()
 INDEX_EVERY_S = 1.0
 DRAIN_S = 45.0
 WATCH_PAGE = 200
+DELTAS = 256
 _RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
+
+
+async def _nothing_to_read() -> list[str]:
+    return []
 
 
 class Supervisor:
@@ -58,6 +66,7 @@ class Supervisor:
         clock: Clock,
         claimant: Claimant,
         agent_dirs: Sequence[Path],
+        reload: Callable[[], Awaitable[list[str]]] = _nothing_to_read,
         default_agent: str = "worker",
         max_active_runs: int = 50,
         entry_rate: float = 20.0,
@@ -79,6 +88,8 @@ class Supervisor:
         self._working = 0
         self._idle = anyio.Event()
         self._report = Report()
+        self._reload = reload
+        self._control = Control(store=store, clock=clock, enter=self._enqueue)
         self._drain = Drain()
         self._stopped = anyio.Event()
         self._began = clock.monotonic()
@@ -185,19 +196,54 @@ class Supervisor:
         up_to = entry.loaded.live.durable_seq if entry.loaded is not None else None
         return await self._store.records(run_id, after=after, limit=limit, up_to=up_to)
 
-    async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Json]:
+    async def send(self, run_id: str, text: str, *, by: str, message_id: str | None = None) -> Json:
+        message_id = message_id or f"m-{secrets.token_hex(8)}"
+        return await self._control.send(self._entry(run_id), text, by=by, message_id=message_id)
+
+    async def pause(self, run_id: str, *, by: str, reason: str = "") -> Json:
+        return await self._control.pause(self._entry(run_id), by=by, reason=reason)
+
+    async def resume(self, run_id: str, *, by: str, add: Json | None = None) -> Json:
+        return await self._control.resume(self._entry(run_id), by=by, add=add or {})
+
+    async def cancel(self, run_id: str, *, by: str) -> Json:
+        return await self._control.cancel(self._entry(run_id), by=by)
+
+    async def agents(self) -> Json:
+        found, problems = await anyio.to_thread.run_sync(load_agents, self._agent_dirs)
+        shown = [
+            {"name": name, "kind": agent.kind, "description": agent.description, "model": agent.model}
+            for name, agent in sorted(found.items())
+        ]
+        return {"agents": shown, "default": self._default_agent, "problems": [_problem(item) for item in problems]}
+
+    async def reload(self) -> Json:
+        problems = await self._reload()
+        log.info("configuration read again", problems=problems)
+        return {"problems": problems}
+
+    async def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
         entry = self._entry(run_id)
-        while True:
-            changed = entry.waiter()
-            page = await self.records(run_id, after=after, limit=WATCH_PAGE)
-            for record in page:
-                after = max(after, record["seq"])
-                yield record
-            if page:
-                continue
-            if entry.loaded is None and entry.shown()["status"] in TERMINAL:
-                return
-            await changed.wait()
+        pieces, told = anyio.create_memory_object_stream[str](DELTAS)
+        if deltas:
+            entry.watchers.add(pieces)
+        try:
+            while True:
+                changed = entry.waiter()
+                page = await self.records(run_id, after=after, limit=WATCH_PAGE)
+                for record in page:
+                    after = max(after, record["seq"])
+                    yield record
+                if page:
+                    continue
+                if entry.loaded is None and entry.shown()["status"] in TERMINAL:
+                    return
+                async for piece in _until(changed, told):
+                    yield {"delta": piece}
+        finally:
+            entry.watchers.discard(pieces)
+            pieces.close()
+            told.close()
 
     async def daemon(self) -> Json:
         counts = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
@@ -222,12 +268,11 @@ class Supervisor:
             raise NotFound(f"there is no run {run_id[:80]!r}") from None
 
     async def _found(self, run: Listed) -> None:
-        index = run.index or run.stale_index or {"run_id": run.run_id, "status": Status.ACTIVE}
+        known = run.index or run.stale_index or (None if run.problem else await self._as_started(run.run_id))
+        index = known or {"run_id": run.run_id, "status": Status.ACTIVE}
+        index.pop("journal", None)  # where the file stood when it was written: nothing to be shown
         entry = self._entries[run.run_id] = Entry(run_id=run.run_id, index=index, problem=run.problem)
-        key = index.get("idempotency_key")
-        if run.index is None and run.stale_index is None and run.problem is None:
-            key = await self._first_key(run.run_id)
-        if type(key) is str:
+        if type(key := index.get("idempotency_key")) is str:
             self._keys[key] = run.run_id
         if run.problem is not None:
             self._report.waits_for.add(run.run_id)
@@ -236,13 +281,13 @@ class Supervisor:
             entry.queued = True
             self._report.waits_for.add(run.run_id)
 
-    async def _first_key(self, run_id: str) -> str | None:
+    async def _as_started(self, run_id: str) -> Json | None:
+        """Return the index that a run without one began with: whoever repeats its start must be told of it."""
         try:
             first = await self._store.records(run_id, after=0, limit=1)
-        except (StoreError, NotFound):
+            return _first_index(first[0]) if first and first[0]["type"] == "RunStarted" else None
+        except (StoreError, NotFound, BadRecord, NewerRecord):
             return None
-        key = first[0].get("idempotency_key") if first else None
-        return key if type(key) is str else None
 
     def _begin(self, entry: Entry) -> None:
         if entry.queued:
@@ -296,10 +341,16 @@ class Supervisor:
         if again is not None and not self._drain.on:
             self._enter_in(entry, again)
 
+    def _enqueue(self, entry: Entry) -> None:
+        """Let the run be entered, unless it will be or is already."""
+        if not entry.queued and entry.loaded is None:
+            entry.queued = True
+            self._queue.send_nowait(entry.run_id)
+
     def _enter_in(self, entry: Entry, seconds: float) -> None:
         async def later() -> None:
             await self._clock.sleep(seconds)
-            self._queue.send_nowait(entry.run_id)
+            self._enqueue(entry)
 
         if self._tasks is not None:
             self._tasks.start_soon(later)
@@ -327,6 +378,27 @@ class Supervisor:
                 await self._idle.wait()
         if self._working:
             log.warning("not all runs came to rest in time", working=self._working)
+
+
+async def _until(changed: anyio.Event, told: MemoryObjectReceiveStream[str]) -> AsyncIterator[str]:
+    """Yield the pieces of an answer until something durable has changed."""
+    while not changed.is_set():
+        piece: str | None = None
+        async with anyio.create_task_group() as first:
+
+            async def woken() -> None:
+                await changed.wait()
+                first.cancel_scope.cancel()  # ended before the next round
+
+            first.start_soon(woken)
+            piece = await told.receive()
+            first.cancel_scope.cancel()
+        if piece is not None:
+            yield piece
+
+
+def _problem(problem: Problem) -> Json:
+    return {"file": str(problem.file), "line": problem.line, "what": problem.what, "remedy": problem.remedy}
 
 
 def _first_index(record: Json) -> Json:

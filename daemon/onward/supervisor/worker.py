@@ -213,6 +213,8 @@ class Worker:
         return again
 
     def _wake_in(self, entry: Entry) -> float | None:
+        if entry.index.get("status") in (Status.ACTIVE, Status.WAITING) and not self.drain.on:
+            return 0.0  # somebody resumed it while it came to rest
         if entry.index.get("status") != Status.PARKED or entry.index.get("wake_at") is None:
             entry.failures = 0
             return None
