@@ -18,12 +18,6 @@ def step_after(*records: Json, limits: Json | None = None, active_s: float = 0.0
     return next_step(state, now=NOW, active_s=active_s, workers=workers)
 
 
-def request(step: Step) -> int:
-    """Return which attempt the step's model request is."""
-    assert isinstance(step, Infer)
-    return step.attempt
-
-
 def started_now(step: Step) -> list[str]:
     assert isinstance(step, RunCalls)
     return [call.call_id for call in step.start]
