@@ -15,7 +15,7 @@ from onward.core.line import encode_body, seal
 from onward.core.records import Json, RunStarted
 from onward.core.replay import Replay
 from onward.core.times import stamp
-from onward.errors import Conflict, NotFound, OnwardError, Refused, StoreError, Unreadable
+from onward.errors import Conflict, NotFound, OnwardError, Refused, Unreadable
 from onward.ports.clock import Clock
 from onward.ports.store import Listed
 from onward.store import disk, lock, mounts, rundir
