@@ -32,7 +32,7 @@ BLOCKS: tuple[Json, ...] = (
 )
 WEIGHTS = {
     "think": 4, "start": 5, "finish": 3, "boot": 4, "request": 1, "answer": 1, "say": 2, "fail": 1, "late": 1,
-    "checkpoint": 1, "crash": 2, "power": 1, "drain": 1, "control": 1, "end": 1,
+    "checkpoint": 1, "crash": 2, "power": 1, "drain": 1, "control": 1, "cancel": 1, "settings": 1, "end": 1,
 }  # fmt: skip
 MOVES = [move for move, weight in WEIGHTS.items() for _ in range(weight)]
 
@@ -137,6 +137,13 @@ class Daemon:
             self.write(j.revived("manual", self.state.revival_attempts + 1))
         elif self.state.status not in ENDED:
             self.write(j.control("RunResumed"))
+
+    def _cancel(self, n: int) -> None:
+        if n % 4 == 0 and self.state.status not in ENDED:
+            self.write({"type": "CancelRequested", "by": "me"})
+
+    def _settings(self, n: int) -> None:
+        self.write({"type": "SettingsChanged", "by": "me", "limits": {"turns": 20 + n}})
 
     def _end(self, n: int) -> None:
         step = self._next()

@@ -2,8 +2,8 @@
 
 Whatever the journal holds, damaged or not, the messages obey the rules every provider enforces: each `tool_use` is
 answered in the very next message, exactly once, under a non-empty id that is unique in the request; no block and no
-message is empty; the first message is the user's and roles alternate; thinking is left out where it is unsigned or another
-model's; arguments are JSON objects. Blocks have the shape of Anthropic's Messages API; adapters translate from it.
+message is empty; the first message is the user's and roles alternate; thinking is left out where it is unsigned or
+another model's; arguments are JSON objects. Blocks have the shape of Anthropic's Messages API; adapters translate.
 """
 
 import re
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onward.core.ids import make_call_id
+from onward.core.masking import MARK
 
 Block = dict[str, Any]
 ProviderMessage = dict[str, Any]
@@ -196,7 +197,8 @@ def _view_ids(calls: list[CallState], used_ids: set[str]) -> list[str]:
 def _is_sendable(block: Block) -> bool:
     kind = block.get("type")
     if kind == "thinking":
-        return isinstance(block.get("thinking"), str) and _has_text(block.get("signature"))
+        # Signed text that a secret was masked in is no longer what was signed.
+        return isinstance(block.get("thinking"), str) and _has_text(block.get("signature")) and MARK not in str(block)
     return (kind == "text" and _has_text(block.get("text"))) or (
         kind == "redacted_thinking" and _has_text(block.get("data"))
     )

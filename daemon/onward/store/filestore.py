@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from onward.core.ids import is_call_id, is_run_id, parse_run_id
 from onward.core.line import encode_body, seal
+from onward.core.masking import KnownSecrets
 from onward.core.records import Json, RunStarted
 from onward.core.replay import Replay
 from onward.core.times import stamp
@@ -35,12 +36,21 @@ class FileStore:
     """All runs of one runs directory; made by `open_store`, which holds the lock."""
 
     def __init__(
-        self, path: Path, fd: int, held: lock.RunsLock, instance: str, machine_id: str, clock: Clock, flusher: Flusher
+        self,
+        path: Path,
+        fd: int,
+        held: lock.RunsLock,
+        instance: str,
+        machine_id: str,
+        clock: Clock,
+        flusher: Flusher,
+        secrets: KnownSecrets,
     ) -> None:
         self.path = path
         self._fd = fd
         self._held = held
         self._clock = clock
+        self._secrets = secrets
         self._flusher = flusher
         self._facts = Facts(fd, flusher)
         self._pages = Pages()
@@ -65,7 +75,7 @@ class FileStore:
         return await anyio.to_thread.run_sync(self._walk)
 
     async def create(self, started: RunStarted) -> None:
-        body = encode_body(started.to_json())
+        body = self._secrets.mask(encode_body(started.to_json()))
         ts = stamp(self._clock.now())
         try:
             await anyio.to_thread.run_sync(self._give_birth, parse_run_id(started.run_id), body, ts)
@@ -81,7 +91,7 @@ class FileStore:
         size = replay.end + (1 if replay.add_newline else 0)
         journal = Journal(loaded.fd, self._flusher, name=run_id, seq=replay.state.seq, size=size)
         checkpoint = (replay.checkpoint_offset, replay.checkpoint_bytes)
-        return FileRunLog(self._fd, journal, replay.state, self._clock, checkpoint)
+        return FileRunLog(self._fd, journal, replay.state, self._clock, checkpoint, self._secrets)
 
     async def read(self, run_id: str) -> Replay:
         return await anyio.to_thread.run_sync(rundir.read, self._fd, parse_run_id(run_id))
@@ -97,6 +107,7 @@ class FileStore:
             raise Unreadable(f"the journal of {run_id} cannot be read: {error.strerror}") from error
 
     async def put_blob(self, run_id: str, data: bytes) -> str:
+        data = self._secrets.mask(data)
         try:
             return await anyio.to_thread.run_sync(rundir.write_blob, self._fd, parse_run_id(run_id), data)
         except OSError as error:
@@ -217,16 +228,24 @@ class FileStore:
 
 
 async def open_store(
-    path: Path, clock: Clock, holder: lock.Holder, *, lock_wait_s: float, allow_network_fs: bool = False
+    path: Path,
+    clock: Clock,
+    holder: lock.Holder,
+    *,
+    lock_wait_s: float,
+    allow_network_fs: bool = False,
+    secrets: KnownSecrets | None = None,
 ) -> FileStore:
     """Open (and make, if missing) a runs directory and take its lock, before anything in it is read.
+
+    The values in `secrets` are masked in everything that is written.
 
     Raises:
         Refused: Another daemon holds it, it lies on a network file system, or it is not ours.
         StoreError: It cannot be made or opened.
     """
     parts = await anyio.to_thread.run_sync(_prepare, path, holder, lock_wait_s, allow_network_fs)
-    return FileStore(path, *parts, clock, Flusher(asyncio.get_running_loop()))
+    return FileStore(path, *parts, clock, Flusher(asyncio.get_running_loop()), secrets or KnownSecrets())
 
 
 def _prepare(

@@ -9,6 +9,7 @@ import orjson
 
 from onward.core import fold
 from onward.core.line import BLOB_BYTES, encode_body
+from onward.core.masking import KnownSecrets
 from onward.core.records import Checkpoint, Json, Record
 from onward.core.state import RunState
 from onward.core.times import stamp
@@ -29,12 +30,19 @@ class FileRunLog:
     """Implements `onward.ports.store.RunLog`."""
 
     def __init__(
-        self, runs_fd: int, journal: Journal, state: RunState, clock: Clock, checkpoint: tuple[int | None, int]
+        self,
+        runs_fd: int,
+        journal: Journal,
+        state: RunState,
+        clock: Clock,
+        checkpoint: tuple[int | None, int],
+        secrets: KnownSecrets,
     ) -> None:
         self.state = state
         self._runs_fd = runs_fd
         self._journal = journal
         self._clock = clock
+        self._secrets = secrets
         self._checkpoint_offset, self._checkpoint_bytes = checkpoint
         self._closed = False
 
@@ -51,7 +59,7 @@ class FileRunLog:
         self._journal.on_durable = told
 
     async def append(self, *records: Record) -> int:
-        bodies = [encode_body(record.to_json()) for record in records]
+        bodies = [self._secrets.mask(encode_body(record.to_json())) for record in records]
         # Folded from the very bytes that are written: a live run and a replayed one cannot differ.
         lines = [orjson.loads(body) for body in bodies]
         for position, body in enumerate(bodies):
@@ -59,9 +67,8 @@ class FileRunLog:
                 bodies[position] = await self._in_blob(records[position], body)
         self._write(lines, bodies)
         seq = self.state.seq
-        with suppress(
-            StoreError
-        ):  # the records stand; a Checkpoint only saves reading, and the next append tries again
+        # The records stand; a Checkpoint only saves reading, and the next append tries again.
+        with suppress(StoreError):
             await self._checkpoint_if_due()
         return seq
 

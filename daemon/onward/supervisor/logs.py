@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import structlog
@@ -9,13 +10,14 @@ import structlog
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
 
+from onward.core.masking import KnownSecrets
 from onward.core.text import display
 
 MAX_FIELD = 4000
 
 
-def configure(level: str, form: Literal["auto", "json", "console"]) -> None:
-    """Set structlog up for this process."""
+def configure(level: str, form: Literal["auto", "json", "console"], secrets: KnownSecrets | None = None) -> None:
+    """Set structlog up for this process; the values in `secrets` are masked in every line."""
     on_terminal = sys.stderr.isatty() if form == "auto" else form == "console"
     renderer: Processor
     if on_terminal:
@@ -28,7 +30,7 @@ def configure(level: str, form: Literal["auto", "json", "console"]) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _shown,
+            partial(_shown, secrets or KnownSecrets()),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
@@ -37,6 +39,9 @@ def configure(level: str, form: Literal["auto", "json", "console"]) -> None:
     )
 
 
-def _shown(_logger: "WrappedLogger", _method: str, event: "EventDict") -> "EventDict":
-    """Escape what came from outside, so that no model or tool can forge a log line."""
-    return {key: display(value, MAX_FIELD) if isinstance(value, str) else value for key, value in event.items()}
+def _shown(secrets: KnownSecrets, _logger: "WrappedLogger", _method: str, event: "EventDict") -> "EventDict":
+    """Mask what is secret, and escape what came from outside, so that no model or tool can forge a log line."""
+    return {
+        key: display(secrets.mask_text(value), MAX_FIELD) if isinstance(value, str) else value
+        for key, value in event.items()
+    }

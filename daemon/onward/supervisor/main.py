@@ -17,6 +17,7 @@ from onward.api.app import make_app
 from onward.api.server import serve
 from onward.config.places import Places, find_places
 from onward.config.settings import Settings
+from onward.core.masking import KnownSecrets
 from onward.errors import OnwardError, StoreError
 from onward.native.tools.registry import builtin_tools
 from onward.ports.clock import Clock
@@ -45,6 +46,7 @@ class World:
     models: Callable[[Places, Clock], Models] = ConfiguredModels
     spawner: ProcessSpawner = field(default_factory=LauncherSpawner)
     boot_id: str = field(default_factory=boot_id)
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
 
 
 def run_daemon(settings: Settings, world: World | None = None) -> int:
@@ -55,11 +57,13 @@ def run_daemon(settings: Settings, world: World | None = None) -> int:
     Raises:
         OnwardError: It cannot begin: another daemon holds the runs, the socket is served, the disk refuses.
     """
+    world = world or World()
+    world.secrets.add_environment(os.environ)
     faults.install_from_environment()
-    logs.configure(settings.log.level, settings.log.format)
+    logs.configure(settings.log.level, settings.log.format, world.secrets)
     os.umask(0o077)
     try:
-        return anyio.run(_main, settings, world or World())
+        return anyio.run(_main, settings, world)
     except BaseExceptionGroup as group:
         told = [error for error in _flat(group) if isinstance(error, OnwardError)]
         if len(told) == len(_flat(group)):
@@ -77,6 +81,7 @@ async def _main(settings: Settings, world: World) -> int:
         holder,
         lock_wait_s=settings.daemon.lock_wait_s,
         allow_network_fs=settings.daemon.allow_network_fs,
+        secrets=world.secrets,
     )
     try:
         claimant = Claimant(
