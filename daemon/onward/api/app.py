@@ -210,7 +210,7 @@ def _record_page(records: list[Json], limit: int) -> Response:
         room -= len(lines[-1])
         if room < 0:
             break
-    more = len(lines) < len(records) or len(records) == limit
+    more = room < 0 or len(records) == limit
     following = str(records[len(lines) - 1]["seq"]).encode() if more else b"null"
     return Response(b'{"records":[%s],"next":%s}' % (b",".join(lines), following), media_type="application/json")
 

@@ -124,6 +124,8 @@ class RunStore(Protocol):
     async def records(self, run_id: str, *, after: int, limit: int, up_to: int | None = None) -> list[Json]:
         """Return records with `after` < seq <= `up_to` (None: all), at most `limit`, in file order.
 
+        Fewer than `limit`, but at least one, where they are many megabytes. Never what a torn tail holds.
+
         Raises:
             NotFound, Unreadable: As they say.
         """
