@@ -110,7 +110,7 @@ async def test_a_link_in_place_of_a_run_directory_is_listed_with_the_reason_and_
         assert "link" in listed[0].problem
         for act in (store.open, store.read, store.call_dirs):
             with pytest.raises(Unreadable):
-                await act(RUN)  # type: ignore[operator]
+                await act(RUN)
         with pytest.raises(Unreadable):
             await store.records(RUN, after=0, limit=1)
         with pytest.raises(Unreadable):
@@ -147,12 +147,12 @@ async def test_a_link_inside_the_evidence_of_a_call_is_removed_and_not_followed(
     assert (victim / "file").read_text() == "kept"
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc", "a/b", ".", "", "x" * 300, "%2e%2e", "a\x00b", "abc\n", "ａｂｃ"])
+@pytest.mark.parametrize("name", ["../x", "/etc", "a/b", ".", "", "x" * 300, "%2e%2e", "a\x00b", "abc\n", "\uff41bc"])
 async def test_a_name_that_is_no_run_id_opens_nothing(tmp_path: Path, name: str) -> None:
     async with store_at(tmp_path) as store:
         for act in (store.open, store.read, store.read_index, store.call_dirs):
             with pytest.raises(Exception, match="run id"):
-                await act(name)  # type: ignore[operator]
+                await act(name)
         with pytest.raises(Exception, match="run id"):
             await store.records(name, after=0, limit=1)
 
