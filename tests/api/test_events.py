@@ -93,7 +93,7 @@ async def test_a_client_that_goes_away_ends_its_watch(served: Served, operations
     ended = anyio.Event()
     watch = operations.watch
 
-    async def watched(run_id: str, *, after: int = 0) -> AsyncIterator[dict[str, object]]:
+    async def watched(run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[dict[str, object]]:
         try:
             async for record in watch(run_id, after=after):
                 yield record

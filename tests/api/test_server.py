@@ -123,6 +123,23 @@ async def test_connections_are_bounded_and_silent_ones_free_their_place(
     assert (await served.client.get("/healthz")).status_code == 200
 
 
+async def test_a_crowd_is_turned_away_in_small_numbers_and_leaves_no_descriptors(served: Served) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    crowd = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+
+    def come() -> None:
+        for client in crowd:
+            client.connect(str(served.socket))
+
+    await to_thread.run_sync(come)
+    served_at_most = before + len(crowd) + MAX_CONNECTIONS
+    await eventually(lambda: len(os.listdir("/proc/self/fd")) <= served_at_most + 1)
+    for client in crowd:
+        client.close()
+    assert server.ACCEPTED_AT_ONCE + MAX_CONNECTIONS < 128
+    assert (await served.client.get("/healthz")).status_code == 200
+
+
 async def test_a_request_that_does_not_end_is_cut_off_at_shutdown(
     path: Path, operations: FakeOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,8 @@ from onward.core.vocabulary import Outcome, SettledBy
 from tests.cli.records import COMPLETED, FAILED, NO_KEY, batch, done, handed_over, turn
 from tests.cli.serving import Cli, Daemon
 
-NASTY = "\x1b[2Jrm\r\u202e\u200bx\x9b31m"
-FORBIDDEN = ["\x1b", "\r", "\u202e", "\u200b", "\x9b"]
+NASTY = "\x1b[2Jrm\r\u202e\u200bx\x9b31m\x7f"
+FORBIDDEN = ["\x7f", "\x1b", "\r", "\u202e", "\u200b", "\x9b"]
 
 
 def test_ps_lists_what_is_not_ended_and_all_on_request(daemon: Daemon, cli: Cli) -> None:
@@ -38,9 +38,9 @@ def test_nothing_to_list_leaves_stdout_empty(daemon: Daemon, cli: Cli) -> None:
 def test_everything_foreign_is_escaped_before_the_terminal(daemon: Daemon, cli: Cli) -> None:
     run = daemon.start(NASTY, limits={"note": NASTY})
     daemon.append(run, turn(NASTY), batch(NASTY), handed_over("t1c1"), done("t1c1", NASTY, Outcome.ERROR), FAILED)
-    for args in (["ps", "-a"], ["show", run], ["logs", run]):
+    for args in (["ps", "-a"], ["show", run], ["logs", run], ["ps", "-a", "--json"], ["logs", run, "--json"]):
         shown = cli(*args).stdout
-        assert "\\u{1b}" in shown
+        assert ("\\u001b" if "--json" in args else "\\u{1b}") in shown
         assert not [character for character in FORBIDDEN if character in shown], args
 
 

@@ -21,6 +21,8 @@ from onward.errors import Refused
 
 MAX_CONNECTIONS = 64
 BACKLOG = 256
+ACCEPTED_AT_ONCE = 32
+"""asyncio accepts so many before it lets any of them be turned away: they must all fit into `ulimit -n`."""
 SILENCE_S = 30.0
 GRACE_S = 3.0
 PROBE_S = 2.0
@@ -135,7 +137,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        backlog=BACKLOG,
+        backlog=ACCEPTED_AT_ONCE,
     )
 
 
@@ -173,6 +175,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)  # asyncio made it as short as what it accepts at once
         self._on_ready()
 
     async def main_loop(self) -> None:

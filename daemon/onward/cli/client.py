@@ -158,6 +158,10 @@ class Client:
             raise Unreachable(f"the daemon at {self.path} does not answer within {TIMEOUT_S:.0f} s") from None
         except PermissionError:
             raise Unreachable(f"the daemon at {self.path} belongs to another user") from None
+        except (*DOWN, *GONE):
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"the daemon at {self.path} cannot be asked: {error}") from error
         finally:
             connection.close()
         if response.status >= 400:
@@ -171,6 +175,8 @@ class Client:
             probe.settimeout(TIMEOUT_S)
             try:
                 probe.connect(str(self.path))
+            except (TimeoutError, BlockingIOError):
+                return True  # it has more to do than it can take, so it is there
             except OSError:
                 return False
             return True
@@ -198,7 +204,7 @@ def _raise_problem(status: int, text: bytes) -> NoReturn:
         code, detail = str(problem["code"]), str(problem["detail"])
     except (ValueError, KeyError, TypeError):
         raise Unreachable(f"what answered (HTTP status {status}) is no Onward daemon") from None
-    error = _ERRORS.get(code, OnwardError)(detail)
+    error = _ERRORS.get(code, Unreachable if code == "busy" else OnwardError)(detail)
     error.code = code  # also one that this client has no class for
     raise error
 

@@ -100,29 +100,34 @@ def show(run: str, *, as_json: bool) -> int:
     if as_json:
         out_json(found)
         return 0
-    totals = found.get("totals") or {}
-    facts = [
+    for name, value in _facts(found):
+        if value not in (None, ""):
+            tone = _TONES.get(str(value), "") if name == "status" else ""
+            out(f"{name:<10} {paint(line(value, 400), tone)}")
+    _show_parts(found)
+    return 0
+
+
+def _facts(found: Json) -> list[tuple[str, Any]]:
+    """What is said in a line each; None where a damaged run does not know it."""
+    totals, created = found.get("totals") or {}, found.get("created_at")
+    return [
         ("run", found["run_id"]),
-        ("agent", f"{found.get('agent')} ({found.get('model') or 'model as configured'})"),
+        ("agent", found.get("agent")),
+        ("model", found.get("model")),
         ("status", found["status"]),
         ("why", found.get("reason") or found.get("error")),
         ("needs", found.get("needs")),
         ("waits for", found.get("waiting_on")),
         ("wakes at", found.get("wake_at")),
         ("workspace", found.get("workspace")),
-        ("started", f"{found.get('created_at')} ({age(found.get('created_at'))} ago) by {found.get('by')}"),
+        ("started", f"{created} ({age(created)} ago) by {found.get('by')}" if created else None),
         ("progress", found.get("last_progress_at")),
         ("turns", found.get("turn")),
-        ("used", _used(totals)),
-        ("limits", ", ".join(f"{k} {v}" for k, v in (found.get("limits") or {}).items())),
+        ("used", _used(totals) if totals else None),
+        ("limits", ", ".join(f"{name} {value}" for name, value in (found.get("limits") or {}).items())),
         ("revivals", totals.get("revivals")),
     ]
-    for name, value in facts:
-        if value not in (None, ""):
-            tone = _TONES.get(str(value), "") if name == "status" else ""
-            out(f"{name:<10} {paint(line(value, 400), tone)}")
-    _show_parts(found)
-    return 0
 
 
 def _used(totals: Json) -> str:
@@ -140,9 +145,9 @@ def _show_parts(found: Json) -> None:
     for call in found.get("calls") or []:
         outcome, tone = OUTCOMES.get(str(call.get("outcome")), ("in flight" if call.get("started") else "not yet", ""))
         out(f"{'call':<10} {line(call.get('call_id'), 20)} {line(call.get('name'), 60)}: {paint(outcome, tone)}")
-    out(f"{'task':<10} {block(str(found.get('task') or ''), indent, lines=40, limit=20_000)}")
-    if found.get("result"):
-        out(f"{'result':<10} {block(str(found['result']), indent, lines=100, limit=100_000)}")
+    for name in ("task", "result"):
+        if found.get(name):
+            out(f"{name:<10} {block(str(found[name]), indent, lines=100, limit=100_000)}")
 
 
 def logs(run: str, *, following: bool, last: int | None, after: int, as_json: bool) -> int:

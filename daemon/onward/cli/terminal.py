@@ -49,12 +49,12 @@ def out(text: str = "") -> None:
 def say(text: str) -> None:
     """Print what is no data."""
     sys.stdout.flush()
-    print(display(text), file=sys.stderr, flush=True)  # noqa: T201  # this is where the command line prints
+    print(display(text, 20_000), file=sys.stderr, flush=True)  # noqa: T201  # this is where the command line prints
 
 
 def out_json(value: object) -> None:
-    """Print a JSON value on one line."""
-    out(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    """Print a JSON value on one line, in ASCII: it may be read in a terminal too."""
+    out(json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f"))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], tones: Sequence[Sequence[str]] = ()) -> None:

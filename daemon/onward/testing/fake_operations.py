@@ -10,9 +10,10 @@ import orjson
 from onward.core import fold
 from onward.core.ids import make_run_id
 from onward.core.index import index_of, view_of
-from onward.core.records import Record, RunStarted
+from onward.core.records import MessageAdded, Record, RunEnded, RunPaused, RunResumed, RunStarted
 from onward.core.state import RunState
-from onward.core.status import TERMINAL
+from onward.core.status import TERMINAL, Status
+from onward.core.vocabulary import Source
 from onward.errors import BadRequest, Conflict, NotFound
 from onward.ports.operations import StartRequest
 
@@ -75,7 +76,45 @@ class FakeOperations:
         self._run(run_id)
         return self.journals[run_id][after : after + limit]
 
-    async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Json]:
+    async def send(self, run_id: str, text: str, *, by: str, message_id: str | None = None) -> Json:
+        run = self._going_on(run_id)
+        message_id = message_id or f"m{len(self.journals[run_id])}"
+        said = [line for line in self.journals[run_id] if line.get("message_id") == message_id]
+        if said and said[0]["content"] != text:
+            raise Conflict(f"the message id {message_id!r} was used for another text")
+        if not said:
+            self.append(run_id, MessageAdded(message_id=message_id, source=Source.HUMAN, content=text, by=by))
+        return {**index_of(run), "message_id": message_id}
+
+    async def pause(self, run_id: str, *, by: str, reason: str = "") -> Json:
+        run = self._going_on(run_id)
+        if run.status is not Status.PAUSED:
+            self.append(run_id, RunPaused(by=by, reason=reason))
+        return index_of(run)
+
+    async def resume(self, run_id: str, *, by: str, add: Json | None = None) -> Json:
+        run = self._going_on(run_id)
+        if run.status is Status.QUARANTINED:
+            raise Conflict(f"{run_id} is quarantined")
+        if run.status is not Status.ACTIVE:
+            self.append(run_id, RunResumed(by=by, reason="asked"))
+        return index_of(run)
+
+    async def cancel(self, run_id: str, *, by: str) -> Json:
+        run = self._run(run_id)
+        if run.status is not Status.CANCELLED:
+            self._going_on(run_id)
+            self.append(run_id, RunEnded(status="cancelled", reason="asked", by=by))
+        return index_of(run)
+
+    async def agents(self) -> Json:
+        known = {"name": "worker", "description": "", "model": None, "kind": "native"}
+        return {"agents": [known], "problems": []}
+
+    async def reload(self) -> Json:
+        return {"problems": []}
+
+    async def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
         run = self._run(run_id)
         self.watchers += 1
         try:
@@ -104,6 +143,12 @@ class FakeOperations:
         if run_id not in self.runs:
             raise NotFound(f"there is no run {run_id!r}")
         return self.runs[run_id]
+
+    def _going_on(self, run_id: str) -> RunState:
+        run = self._run(run_id)
+        if run.status in TERMINAL:
+            raise Conflict(f"{run_id} is over ({run.status})")
+        return run
 
     def _started_before(self, request: StartRequest) -> str | None:
         for run_id, known in self.requests.items():
