@@ -113,6 +113,15 @@ def test_a_record_that_cannot_be_folded_is_damage_and_the_rest_is_used(bad: dict
     assert [damage.offset for damage in replayed.state.damage] == [journal.offsets[3]]
 
 
+@pytest.mark.parametrize("fallback", [None, 5, "x", [5], [{}], {"a": 1}])
+def test_an_ill_typed_agent_definition_does_not_stop_the_reading(fallback: Any) -> None:
+    """What a definition names in another form is not used, and a failed request can still be folded."""
+    journal = Journal().add(j.started(agent={"fallback": fallback}), j.claimed(), j.inferring(), j.failed(j.TS))
+
+    assert (replay(journal).state.failures, replay(journal).state.damage) == (1, [])
+    assert len(replay(journal).state.chain) == 1
+
+
 @pytest.mark.parametrize(
     "odd",
     [

@@ -103,7 +103,9 @@ class RunState:
     @property
     def chain(self) -> list[str]:
         """The models that may be asked, the preferred one first."""
-        return [self.model or "", *self.agent.get("fallback", [])]
+        fallback = self.agent.get("fallback")
+        others = fallback if isinstance(fallback, list) else []
+        return [self.model or "", *(model for model in others if isinstance(model, str))]
 
     @property
     def calls(self) -> list[CallState]:
