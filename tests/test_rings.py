@@ -22,7 +22,8 @@ RINGS: tuple[tuple[str, ...], ...] = (
     ("recovery",),
     ("supervisor",),
     ("api",),
-    ("cli",),
+    ("supervisor.main",),  # where the daemon is put together
+    ("cli", "__main__"),
 )
 RING_OF = {room: ring for ring, rooms in enumerate(RINGS) for room in rooms}
 
