@@ -23,7 +23,8 @@ RINGS: tuple[tuple[str, ...], ...] = (
     ("supervisor",),
     ("api",),
     ("supervisor.main",),  # where the daemon is put together
-    ("cli", "__main__"),
+    ("cli",),
+    ("__main__",),
 )
 RING_OF = {room: ring for ring, rooms in enumerate(RINGS) for room in rooms}
 
