@@ -67,7 +67,7 @@ $(STAMP): pyproject.toml constraints.txt
 constraints:
 	@$(find_python); dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	$(call make_venv,"$$dir/venv"); \
-	"$$dir/venv/bin/python" $(PIP) install -e '.[dev,mcp]'; \
+	"$$dir/venv/bin/python" $(PIP) install -e '.[dev]'; \
 	{ echo '# The versions that tests and CI install. Refresh with: make constraints PYTHON=python3.11'; \
 	  "$$dir/venv/bin/python" $(PIP) freeze --exclude-editable; } > "$$dir/new"; \
 	cp "$$dir/new" constraints.txt; wc -l constraints.txt

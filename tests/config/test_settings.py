@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from onward.config.places import Places, find_places, shipped
 from onward.config.settings import Settings, load_settings, setting_names
@@ -41,15 +42,28 @@ def test_without_files_everything_has_its_default(places: Places) -> None:
 def test_the_shipped_file_shows_every_setting_with_its_default() -> None:
     text = (shipped("config") / "onward.toml").read_text()
     tables = tomllib.loads(text)
-    assert {section: tuple(keys) for section, keys in tables.items()} == setting_names()
     assert Settings.model_validate(tables) == Settings()
-    for section, keys in setting_names().items():
-        for key in keys:
-            value = tables[section][key]
-            default = getattr(getattr(Settings(), section), key)
-            # A default that depends on the machine is shown as "", and a float as a float.
-            assert (value or None if default is None else value) == default
-            assert type(value) is (str if default is None else type(default))
+    assert tables.pop("prices") == {}
+    # Of the tables that a person names, the first shows everything; the others only what is different.
+    shown = tables.pop("providers")["anthropic"]
+    check_table(shown, Settings().providers["anthropic"])
+    assert set(tables) | {"providers", "prices"} == set(setting_names())
+    for section, table in tables.items():
+        check_table(table, getattr(Settings(), section))
+
+
+def check_table(table: dict[str, object], defaults: BaseModel) -> None:
+    assert tuple(table) == tuple(type(defaults).model_fields)
+    for key, value in table.items():
+        default = getattr(defaults, key)
+        # A default that depends on the machine or the model is shown as "" or 0, and a float as a float.
+        assert (value or None if default is None else value) == default
+        assert value in ("", 0) if default is None else type(value) is type(default)
+
+
+def test_the_shipped_comments_name_every_setting_of_a_price() -> None:
+    comment = (shipped("config") / "onward.toml").read_text().partition("# Prices in US dollars")[2]
+    assert [name for name in setting_names()["prices"] if name not in comment] == []
 
 
 def test_each_setting_in_the_shipped_file_has_its_line_of_explanation() -> None:
@@ -84,7 +98,10 @@ def test_the_variables_that_are_no_settings_are_left_alone(places: Places, monke
         ("\n[daemon]\n\nmax_active_run = 3", "onward.toml:4: unknown key 'max_active_run'; did you mean 'max_active"),
         ("[daemon]\nlevel = 'info'", "onward.toml:2: unknown key 'level'; did you mean [log] level?"),
         ("[log]\nzzz = 1", "onward.toml:2: unknown key 'zzz'; known here: format, level"),
-        ("max_active_runs = 3", "onward.toml:1: unknown key 'max_active_runs'; known here: daemon, log"),
+        (
+            "max_active_runs = 3",
+            "onward.toml:1: unknown key 'max_active_runs'; known here: daemon, log, prices, providers",
+        ),
         ("[daemon]\nmax_active_runs = 0", "onward.toml:2: daemon.max_active_runs: Input should be greater than or equ"),
         ("[daemon]\nruns_dir = 'runs'", "onward.toml:2: daemon.runs_dir: must be an absolute path (it is 'runs')"),
         ("[daemon]\nentry_rate = inf", "onward.toml:2: daemon.entry_rate: Input should be a finite number"),

@@ -19,11 +19,12 @@ TOOLS = ("shell", "read_file", "write_file", "edit_file", "list_files", "search_
 
 # Refused by name: ignoring a permission or a budget that somebody wrote down would widen it silently.
 UNSUPPORTED = {
-    (): frozenset({"fallback", "permissions", "mcp", "stages", "sandbox", "transport", "chain", "watchdog"}),
+    (): frozenset({"permissions", "mcp", "stages", "sandbox", "transport", "chain", "watchdog"}),
     ("limits",): frozenset({"tokens", "cost_usd"}),
 }
 
 Count = Annotated[int, Field(ge=1)]
+ModelName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/.+$")]
 Duration = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -53,8 +54,10 @@ class AgentDefinition(BaseModel):
 
     kind: Literal["native"] = "native"
     description: str = ""
-    model: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/.+$")] | None = None
-    """`PROVIDER/MODEL`, for example `scripted/PATH`. None: the start of the run has to name it."""
+    model: ModelName | None = None
+    """`PROVIDER/MODEL`, for example `scripted/PATH`. None: the first that is usable when a run starts."""
+    fallback: tuple[ModelName, ...] = ()
+    """Models that are asked while those before them cannot answer."""
     system_prompt: str = ""
     tools: tuple[Literal[TOOLS], ...] = TOOLS  # type: ignore[valid-type]  # one list for the check and for everybody else
     rerun_reads: bool = False

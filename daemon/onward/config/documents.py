@@ -82,9 +82,11 @@ def dotted(keys: Keys) -> str:
 
 
 def said(item: Mapping[str, Any]) -> str:
-    """Return what pydantic found wrong in one value, with the value."""
+    """Return what pydantic found wrong in one value, with the value, but where that may be a secret key."""
     message = str(item["msg"]).removeprefix("Value error, ")
     value = item["input"]
+    if any("key" in str(part) for part in item["loc"]):
+        return message
     return f"{message} (it is {value!r})" if isinstance(value, str | int | float | bool) else message
 
 

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from onward.config.agents import NAME
 from onward.config.documents import Problem, line_of, nearest, parse, problems_of, said
 from onward.config.places import Places, check_socket
+from onward.config.providers import BUILT_IN, KEY_REMEDY, PROVIDER_NAME, PriceSettings, ProviderSettings, kind_of
 from onward.config.trusted import read_trusted
 from onward.errors import BadConfiguration, Unreadable
 
@@ -76,6 +77,10 @@ class Settings(BaseSettings):
 
     daemon: DaemonSettings = DaemonSettings()
     log: LogSettings = LogSettings()
+    providers: dict[str, ProviderSettings] = dict(BUILT_IN)
+    """By the name that models are named with: `NAME/MODEL`."""
+    prices: dict[str, PriceSettings] = {}
+    """By `PROVIDER/MODEL`; they go before what Onward is shipped with."""
 
     @classmethod
     def settings_customise_sources(
@@ -111,24 +116,36 @@ def load_settings(places: Places, flags: Mapping[str, object] | None = None) -> 
         BadConfiguration: Something in a file, the environment or a flag is wrong; the message names all of it.
     """
     problems: list[str] = []
-    layers = [_file_layer(file, problems) for file in reversed(places.settings_files)]
+    layers: list[Layer] = [{"providers": {name: known.model_dump() for name, known in BUILT_IN.items()}}]
+    layers += [_file_layer(file, problems) for file in reversed(places.settings_files)]
     layers += [_environment_layer(problems), _flag_layer(flags or {}, problems)]
     if problems:
         raise BadConfiguration("\n".join(problems))
-    return Settings.model_validate({name: _merged(layers, name) for name in Settings.model_fields})
+    settings = Settings.model_validate({name: _merged(layers, name) for name in Settings.model_fields})
+    for name, provider in settings.providers.items():
+        kind_of(name, provider)
+    return settings
+
+
+# Sections whose tables a person names: [providers.NAME], [prices."PROVIDER/MODEL"].
+NAMED: Mapping[str, type[BaseModel]] = {"providers": ProviderSettings, "prices": PriceSettings}
 
 
 def setting_names() -> dict[str, tuple[str, ...]]:
-    """Return the names of all settings, by section."""
+    """Return the names of all settings, by section; for a section of named tables those of one table."""
     return {section: tuple(_section_model(section).model_fields) for section in Settings.model_fields}
 
 
 def _section_model(section: str) -> type[BaseModel]:
-    return cast("type[BaseModel]", Settings.model_fields[section].annotation)
+    return NAMED.get(section) or cast("type[BaseModel]", Settings.model_fields[section].annotation)
 
 
 def _merged(layers: list[Layer], section: str) -> Layer:
-    return {key: value for layer in layers for key, value in layer.get(section, {}).items()}
+    merged: Layer = {}
+    for layer in layers:
+        for key, value in layer.get(section, {}).items():
+            merged[key] = {**merged.get(key, {}), **value} if section in NAMED else value
+    return merged
 
 
 def _file_layer(file: Path, problems: list[str]) -> Layer:
@@ -166,15 +183,36 @@ def _unknown(layer: Layer) -> Iterator[tuple[tuple[str, ...], str, str]]:
         if section not in known:
             yield (section,), "section" if isinstance(values, dict) else "key", nearest(section, known)
             continue
-        for key in values if isinstance(values, dict) else ():
-            if key not in known[section]:
-                elsewhere = [f"[{other}] {key}" for other, keys in known.items() if key in keys]
-                remedy = f"did you mean {elsewhere[0]}?" if elsewhere else nearest(key, known[section])
-                yield (section, key), "key", remedy
+        tables = values if isinstance(values, dict) else {}
+        for path, keys in _named_tables(section, tables) if section in NAMED else [((section,), tables)]:
+            for key in keys:
+                if key not in known[section]:
+                    yield (*path, key), "key", _remedy(key, section, known)
+    for name in layer["providers"] if isinstance(layer.get("providers"), dict) else ():
+        if not PROVIDER_NAME.fullmatch(name):
+            yield ("providers", name), "provider", "a name is 1 to 32 of a-z, 0-9 and '-', not starting with '-'"
+
+
+def _named_tables(section: str, tables: Layer) -> Iterator[tuple[tuple[str, ...], Layer]]:
+    for name, table in tables.items():
+        yield (section, name), table if isinstance(table, dict) else {}
+
+
+def _remedy(key: str, section: str, known: Mapping[str, tuple[str, ...]]) -> str:
+    if section == "providers" and key in ("api_key", "key", "token", "apikey", "auth_token"):
+        return KEY_REMEDY
+    elsewhere = [f"[{other}] {key}" for other, keys in known.items() if key in keys and other not in NAMED]
+    return f"did you mean {elsewhere[0]}?" if elsewhere else nearest(key, known[section])
 
 
 def _environment_layer(problems: list[str]) -> Layer:
-    known = {f"{PREFIX}{section}__{key}".upper() for section, keys in setting_names().items() for key in keys}
+    known = {
+        f"{PREFIX}{section}__{key}".upper()
+        for section, keys in setting_names().items()
+        if section not in NAMED
+        for key in keys
+    }
+    known |= {name for name in os.environ if _is_provider_setting(name)}
     # One underscore where two belong is the likely slip; any other ONWARD_ variable without "__" is not a setting.
     slips = {name.replace("__", "_") for name in known}
     names = [name for name in os.environ if name.startswith(PREFIX) and name not in known]
@@ -188,6 +226,13 @@ def _environment_layer(problems: list[str]) -> Layer:
         # What clients go by goes before files, or daemon and client would miss each other.
         layer = {**layer, "daemon": {"socket": os.path.abspath(socket), **layer.get("daemon", {})}}
     return layer
+
+
+def _is_provider_setting(variable: str) -> bool:
+    """Whether a variable is `ONWARD_PROVIDERS__NAME__KEY`. Prices cannot be set so: their names have a slash."""
+    section, _, rest = variable.removeprefix(PREFIX).partition("__")
+    name, _, key = rest.partition("__")
+    return section == "PROVIDERS" and bool(name) and key.lower() in ProviderSettings.model_fields
 
 
 def _flag_layer(flags: Mapping[str, object], problems: list[str]) -> Layer:

@@ -43,7 +43,8 @@ EXIT_AT_ONCE = 1
 class World:
     """What a daemon meets outside: its models, its processes, and which boot of the machine this is."""
 
-    models: Callable[[Places, Clock], Models] = ConfiguredModels
+    models: Callable[[Places, Clock], Models] | None = None
+    """None: those that the settings name."""
     spawner: ProcessSpawner = field(default_factory=LauncherSpawner)
     boot_id: str = field(default_factory=boot_id)
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
@@ -95,7 +96,7 @@ async def _main(settings: Settings, world: World) -> int:
             store=store,
             spawner=world.spawner,
             tools=builtin_tools(),
-            models=world.models(places, clock),
+            models=world.models(places, clock) if world.models else ConfiguredModels(places, clock, settings),
             clock=clock,
             claimant=claimant,
             agent_dirs=places.agent_dirs,

@@ -13,7 +13,6 @@ from random import Random
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
@@ -38,14 +37,13 @@ from onward.supervisor.models import Models
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slot
 from onward.supervisor.starting import same_request, started
+from onward.supervisor.watching import News, follow
 from onward.supervisor.worker import Drain, Worker, seconds_until
 
 log = structlog.get_logger()
 
 INDEX_EVERY_S = 1.0
 DRAIN_S = 45.0
-WATCH_PAGE = 200
-DELTAS = 256
 _RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
 
 
@@ -222,28 +220,14 @@ class Supervisor:
         log.info("configuration read again", problems=problems)
         return {"problems": problems}
 
-    async def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
-        entry = self._entry(run_id)
-        pieces, told = anyio.create_memory_object_stream[str](DELTAS)
-        if deltas:
-            entry.watchers.add(pieces)
-        try:
-            while True:
-                changed = entry.waiter()
-                page = await self.records(run_id, after=after, limit=WATCH_PAGE)
-                for record in page:
-                    after = max(after, record["seq"])
-                    yield record
-                if page:
-                    continue
-                if entry.loaded is None and entry.shown()["status"] in TERMINAL:
-                    return
-                async for piece in _until(changed, told):
-                    yield {"delta": piece}
-        finally:
-            entry.watchers.discard(pieces)
-            pieces.close()
-            told.close()
+    def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
+        async def read(seq: int, limit: int) -> list[Json]:
+            return await self.records(run_id, after=seq, limit=limit)
+
+        return follow(self._entry(run_id), read, after=after, deltas=deltas)
+
+    def watch_all(self, *, after: str | None = None) -> AsyncIterator[Json]:
+        return self._news.after(after)
 
     async def daemon(self) -> Json:
         counts = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
@@ -300,7 +284,8 @@ class Supervisor:
             raise Refused("the daemon is being stopped; start the run again when it is back")
         name = request.agent or self._default_agent
         definition = await self._agent(name)
-        model = await anyio.to_thread.run_sync(self._models.check, request.model or definition.model)
+        asked = request.model or definition.model
+        model = await anyio.to_thread.run_sync(self._models.check, asked, definition.fallback)
         time_ms = int(self._clock.now().timestamp() * 1000)
         run_id = make_run_id(name, time_ms, secrets.randbits(40))
         record = await anyio.to_thread.run_sync(started, run_id, request, name, definition, model)
@@ -378,23 +363,6 @@ class Supervisor:
                 await self._idle.wait()
         if self._working:
             log.warning("not all runs came to rest in time", working=self._working)
-
-
-async def _until(changed: anyio.Event, told: MemoryObjectReceiveStream[str]) -> AsyncIterator[str]:
-    """Yield the pieces of an answer until something durable has changed."""
-    while not changed.is_set():
-        piece: str | None = None
-        async with anyio.create_task_group() as first:
-
-            async def woken() -> None:
-                await changed.wait()
-                first.cancel_scope.cancel()  # ended before the next round
-
-            first.start_soon(woken)
-            piece = await told.receive()
-            first.cancel_scope.cancel()
-        if piece is not None:
-            yield piece
 
 
 def _problem(problem: Problem) -> Json:
