@@ -24,9 +24,13 @@ class FakeClock:
         if seconds <= 0:
             await anyio.lowlevel.checkpoint()
             return
-        due = anyio.Event()
-        self._waiting.append((self._passed_s + seconds, due))
-        await due.wait()
+        waiting = (self._passed_s + seconds, anyio.Event())
+        self._waiting.append(waiting)
+        try:
+            await waiting[1].wait()
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
 
     @property
     def sleepers(self) -> int:
