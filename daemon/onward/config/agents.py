@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from onward.config.documents import Keys, Problem, dotted, line_of, nearest, parse, problems_of
+from onward.config.mcp import McpServer, ServerName
 from onward.config.places import shipped
 from onward.config.trusted import check_directory, read_shipped, read_trusted
 from onward.errors import BadConfiguration, Unreadable
@@ -19,7 +20,7 @@ TOOLS = ("shell", "read_file", "write_file", "edit_file", "list_files", "search_
 
 # Refused by name: ignoring a permission or a budget that somebody wrote down would widen it silently.
 UNSUPPORTED = {
-    (): frozenset({"permissions", "mcp", "stages", "sandbox", "transport", "chain", "watchdog"}),
+    (): frozenset({"permissions", "stages", "sandbox", "transport", "chain", "watchdog"}),
     ("limits",): frozenset({"tokens", "cost_usd"}),
 }
 
@@ -60,6 +61,8 @@ class AgentDefinition(BaseModel):
     """Models that are asked while those before them cannot answer."""
     system_prompt: str = ""
     tools: tuple[Literal[TOOLS], ...] = TOOLS  # type: ignore[valid-type]  # one list for the check and for everybody else
+    mcp: dict[ServerName, McpServer] = Field(default_factory=dict)
+    """MCP servers whose tools the run has too."""
     rerun_reads: bool = False
     """Whether a read that was interrupted is simply done again."""
     on_restart: Literal["resume", "stop"] = "resume"
@@ -165,6 +168,9 @@ def _key_problems(file: Path, text: str, tables: dict[str, Any]) -> Iterator[Pro
     limits = tables.get("limits")
     yield from _unknown(file, text, (), tables, AgentDefinition)
     yield from _unknown(file, text, ("limits",), limits if isinstance(limits, dict) else {}, Limits)
+    servers = tables.get("mcp")
+    for name, server in servers.items() if isinstance(servers, dict) else ():
+        yield from _unknown(file, text, ("mcp", name), server if isinstance(server, dict) else {}, McpServer)
     for tool in tables["tools"] if isinstance(tables.get("tools"), list) else ():
         if tool not in TOOLS:
             yield _problem(file, text, ("tools",), f"unknown tool {tool!r}", nearest(str(tool), TOOLS))
@@ -175,7 +181,7 @@ def _unknown(
 ) -> Iterator[Problem]:
     for key in values:
         keys = (*table, key)
-        if key in UNSUPPORTED[table]:
+        if key in UNSUPPORTED.get(table, ()):
             yield _problem(file, text, keys, f"{dotted(keys)!r} is not supported by this version", "remove it")
         elif key not in model.model_fields:
             yield _problem(file, text, keys, f"unknown key {dotted(keys)!r}", nearest(key, model.model_fields))

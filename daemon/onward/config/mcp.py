@@ -65,12 +65,9 @@ class McpServer(BaseModel):
             return None
         try:
             parts = urlsplit(url)
-            host, user = parts.hostname, parts.username or parts.password
         except ValueError as error:
             raise ValueError(f"no URL: {error}") from error
-        if user is not None:
-            raise ValueError("a URL holds no user or password; name the variable that does in headers_from")
-        if parts.scheme not in ("http", "https") or not host:
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("an endpoint begins with https:// or http:// and names a host")
         return url
 
@@ -97,6 +94,8 @@ class McpServer(BaseModel):
     def _is_one_of_two(self) -> "McpServer":
         if bool(self.command) == bool(self.url):
             raise ValueError("give either command = [...] or url = '...'")
+        if "@" in urlsplit(self.url or "").netloc:  # looked at here, where a problem does not show the value
+            raise ValueError("a url holds no user or password; headers_from names the variable that does")
         if self.url and (self.args or self.env_from):
             raise ValueError("args and env_from belong to a command; for a url there is headers_from")
         if self.command and self.headers_from:
