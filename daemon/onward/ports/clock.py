@@ -16,5 +16,5 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait. Safe to cancel."""
+        """Wait; a time of zero or less only lets others run. Safe to cancel."""
         ...

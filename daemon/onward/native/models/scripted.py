@@ -6,7 +6,7 @@ The turn at position n answers when the journal holds n turns, so asking again a
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,6 +17,8 @@ from onward.ports.clock import Clock
 from onward.ports.model import FailureClass, ModelFailure, ModelRequest, ModelTurn
 
 END_OF_SCRIPT = "(end of script)"
+
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ScriptedCall(BaseModel):
@@ -38,12 +40,12 @@ class ScriptedTurn(BaseModel):
     calls: list[ScriptedCall] = Field(default_factory=list)
     when: str | None = None
     """Chosen if this text occurs in the newest results or messages."""
-    delay_s: float = Field(default=0.0, ge=0)
+    delay_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     repeat: int = Field(default=1, ge=1)
     """The position stands for so many turns; `{i}` in strings is the count, from 1."""
     fail: FailureClass | None = None
     fail_times: int = Field(default=1, ge=1)
-    usage: dict[str, float] = Field(default_factory=dict)
+    usage: dict[str, Count] = Field(default_factory=dict)
     stop_reason: str | None = None
 
 
@@ -52,7 +54,7 @@ class Script(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    turns: list[ScriptedTurn | list[ScriptedTurn]]
+    turns: list[ScriptedTurn | Annotated[list[ScriptedTurn], Field(min_length=1)]]
     window_tokens: int | None = None
 
 
@@ -72,7 +74,7 @@ def read_script(path: Path) -> Script:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise BadRequest(f"the script {str(path)!r} is wrong at {where}: {first['msg']}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"the script {str(path)!r} is neither JSON nor TOML: {error}") from error
 
 
