@@ -27,8 +27,9 @@ def test_terminal_statuses_are_those_of_the_design() -> None:
 @pytest.mark.parametrize("record_type", LEADS_TO)
 @pytest.mark.parametrize("status", JOURNALED)
 def test_a_control_record_leads_from_live_statuses_only(record_type: str, status: str) -> None:
-    """From an ended run nothing leads on, but a human's revive from failed."""
-    if status in LIVE or (record_type, status) == ("RunRevived(manual)", "failed"):
+    """From an ended run nothing leads on, but a human's revive from failed; only an active run can be interrupted."""
+    may_follow = {"RunRevived": {"active"}, "RunRevived(manual)": LIVE | {"failed"}}.get(record_type, LIVE)
+    if status in may_follow:
         assert after(record_type, Status(status)) == LEADS_TO[record_type]
     else:
         with pytest.raises(InternalError):

@@ -37,7 +37,7 @@ TRANSITIONS: dict[str, tuple[frozenset[Status], Status]] = {
     "RunResumed": (_LIVE, Status.ACTIVE),
     "RunParked": (_LIVE, Status.PARKED),
     "RunQuarantined": (_LIVE, Status.QUARANTINED),
-    "RunRevived": (_LIVE, Status.ACTIVE),
+    "RunRevived": (frozenset({Status.ACTIVE}), Status.ACTIVE),
     "RunRevived(manual)": (_LIVE | {Status.FAILED}, Status.ACTIVE),
 }
 """Record type -> (statuses it may follow, status after it). RunEnded is `_LIVE` -> the status that it names.
