@@ -1,8 +1,7 @@
 """The HTTP API `/v1`: a thin shell over `Operations`. It decides nothing and keeps nothing."""
 
-import os
-import pwd
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -10,15 +9,18 @@ import fastapi.routing
 import orjson
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import StringConstraints
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 import onward
-from onward.api.events import HEARTBEAT_S, EventStream, StreamSlots
+from onward.api.acts import RunIdOf, acts
+from onward.api.answers import answer, principals
+from onward.api.events import HEARTBEAT_S, EventStream, StreamSlots, news, record_or_delta
 from onward.api.gate import LOCAL_HOSTS, Gate
 from onward.api.problems import MEDIA_TYPE, problem
-from onward.api.requests import StartRun, StopDaemon, parse_statuses, run_id_of
-from onward.core.ids import RunId, parse_run_id
+from onward.api.requests import Key, Nothing, StartRun, StopDaemon, parse_statuses
+from onward.core.ids import parse_run_id
 from onward.core.text import clean
 from onward.errors import BadRequest, OnwardError, Unreachable
 from onward.ports.operations import Operations, StartRequest
@@ -28,8 +30,8 @@ PAGE_RECORDS = 1000
 PAGE_BYTES = 8 << 20
 
 Json = dict[str, Any]
-RunIdOf = Annotated[RunId, Depends(run_id_of)]
 After = Annotated[int, Query(ge=0, le=(1 << 53) - 1)]
+Position = Annotated[str, StringConstraints(max_length=64)]
 PROBLEM = {
     "description": "Problem details (RFC 9457) with a stable `code`",
     "content": {MEDIA_TYPE: {}},
@@ -62,7 +64,13 @@ def make_app(
     app.add_middleware(Gate, allowed_hosts=allowed_hosts)
     for kind in (OnwardError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer_problem)
-    for router in (_runs(operations), _events(operations, shutdown, heartbeat_s), _daemon(operations)):
+    routers: tuple[Callable[[Operations], APIRouter], ...] = (
+        _runs,
+        acts,
+        partial(_events, shutdown=shutdown, heartbeat_s=heartbeat_s),
+        _daemon,
+    )
+    for router in (make(operations) for make in routers):
         _read_sources(router)
         app.include_router(router)
     return app
@@ -80,19 +88,14 @@ async def _answer_problem(request: Request, error: Exception) -> Response:
     return problem(error)
 
 
-def answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return `value` as JSON."""
-    return Response(orjson.dumps(value), status, headers, media_type="application/json")
-
-
 def _runs(operations: Operations) -> APIRouter:
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @router.post("", status_code=201, responses={200: {"description": "The key was used before: the same run"}})
     async def start_run(
         body: StartRun,
-        by: Annotated[str, Depends(_principals())],
-        idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[!-~]+$")] = None,
+        by: Annotated[str, Depends(principals())],
+        idempotency_key: Annotated[Key | None, Header()] = None,
     ) -> Response:
         """Start a run; it is durable when this answers. The same Idempotency-Key gives the same run."""
         request = StartRequest(
@@ -141,24 +144,41 @@ def _runs(operations: Operations) -> APIRouter:
 
 
 def _events(operations: Operations, shutdown: anyio.Event, heartbeat_s: float) -> APIRouter:
-    router = APIRouter(prefix="/v1/runs", tags=["runs"])
+    router = APIRouter(prefix="/v1", tags=["events"])
     slots = StreamSlots()
+    stream = partial(EventStream, shutdown=shutdown, slots=slots, heartbeat_s=heartbeat_s)
+    streamed: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 
-    @router.get("/{run_id}/events", responses={200: {"content": {"text/event-stream": {}}}})
+    @router.get("/runs/{run_id}/events", responses=streamed)
     async def events(
         run_id: RunIdOf,
         after: After | None = None,
         last_event_id: Annotated[int | None, Header(ge=0, le=(1 << 53) - 1)] = None,
+        deltas: bool = False,
     ) -> Response:
-        """Stream a run's durable records with a seq above `after` (or Last-Event-ID) until it has ended."""
+        """Stream a run's durable records with a seq above `after` (or Last-Event-ID) until it has ended.
+
+        With `deltas`, pieces of an answer that is being written come as `delta` events without an id: some may be
+        lost, and the turn supersedes them.
+        """
         # A browser that reconnects repeats the URL it began with and adds the header, so the header goes first.
         position = last_event_id if last_event_id is not None else after or 0
         slots.check()
         # Errors belong into the status line: this raises what the first step of `watch` would.
         await operations.records(run_id, after=position, limit=1)
-        return EventStream(
-            lambda: operations.watch(run_id, after=position), shutdown=shutdown, slots=slots, heartbeat_s=heartbeat_s
-        )
+        return stream(lambda: operations.watch(run_id, after=position, deltas=deltas), encode=record_or_delta)
+
+    @router.get("/events", responses=streamed)
+    async def all_events(
+        after: Position | None = None, last_event_id: Annotated[Position | None, Header()] = None
+    ) -> Response:
+        """Stream the changes of status of all runs: `run` events, whose data is the run as listed.
+
+        A `resync` event says that the list of runs has to be read anew: at the beginning, after a restart of the
+        daemon, and when a reader was too slow.
+        """
+        slots.check()
+        return stream(lambda: operations.watch_all(after=last_event_id or after), encode=news)
 
     return router
 
@@ -170,6 +190,16 @@ def _daemon(operations: Operations) -> APIRouter:
     async def daemon() -> Response:
         """Return version, pid, load and the report of the last recovery."""
         return answer(await operations.daemon())
+
+    @router.get("/v1/agents")
+    async def agents() -> Response:
+        """Return the agent definitions and what is wrong with others."""
+        return answer(await operations.agents())
+
+    @router.post("/v1/daemon/reload")
+    async def reload(body: Nothing) -> Response:
+        """Read the configuration again; a bad one changes nothing, and `problems` says what is wrong with it."""
+        return answer(await operations.reload())
 
     @router.post("/v1/daemon/stop", status_code=202)
     async def stop(body: StopDaemon) -> Response:
@@ -213,22 +243,3 @@ def _record_page(records: list[Json], limit: int) -> Response:
     more = room < 0 or len(records) == limit
     following = str(records[len(lines) - 1]["seq"]).encode() if more else b"null"
     return Response(b'{"records":[%s],"next":%s}' % (b",".join(lines), following), media_type="application/json")
-
-
-def _principals() -> Callable[[Request], Any]:
-    """Only our own user and root get here (see `server`); their names are looked up once, not on the loop."""
-    own = os.getuid()
-    names = {0: "root", own: _user_name(own)}
-
-    async def principal(request: Request) -> str:
-        uid = getattr(request.state, "peer_uid", own)
-        return names.get(uid, f"uid {uid}")
-
-    return principal
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"

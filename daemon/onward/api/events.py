@@ -1,4 +1,4 @@
-"""Server-sent events: the durable records of one run, as they come, without a gap."""
+"""Server-sent events: the durable records of one run, as they come, without a gap; the news of all runs."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -38,7 +38,7 @@ class StreamSlots:
 
 
 class EventStream(Response):
-    """Sends every record of `watch()` as one event; ends with it, with the client, or when `shutdown` is set.
+    """Sends everything of `watch()` as one event each; ends with it, with the client, or when `shutdown` is set.
 
     Nothing is buffered here: while the client does not read, `send` waits, and so does `watch`.
     """
@@ -49,13 +49,15 @@ class EventStream(Response):
         self,
         watch: Callable[[], AsyncIterator[Json]],
         *,
+        encode: Callable[[Json], bytes],
         shutdown: anyio.Event,
         slots: StreamSlots,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self.watch, self.shutdown, self.slots, self.heartbeat_s = watch, shutdown, slots, heartbeat_s
+        self.watch, self.encode, self.shutdown = watch, encode, shutdown
+        self.slots, self.heartbeat_s = slots, heartbeat_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -73,14 +75,14 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pump(self, send: Send) -> None:
-        records = self.watch()
+        events = self.watch()
         try:
-            async for record in records:
-                await _send_chunk(send, event(record))
+            async for event in events:
+                await _send_chunk(send, self.encode(event))
         finally:
             # A watch that was left in the middle must let go of what it holds now, not when it is collected.
             with anyio.CancelScope(shield=True):
-                if close := getattr(records, "aclose", None):
+                if close := getattr(events, "aclose", None):
                     await close()
 
     async def _beat(self, send: Send) -> None:
@@ -89,9 +91,17 @@ class EventStream(Response):
             await anyio.sleep(self.heartbeat_s)
 
 
-def event(record: Json) -> bytes:
+def record_or_delta(item: Json) -> bytes:
     """Return one event; JSON has no raw newline, so that a record is one `data:` line whatever it holds."""
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (record["seq"], record["type"].encode(), orjson.dumps(record))
+    if "seq" not in item:
+        return b"event: delta\ndata: %s\n\n" % orjson.dumps(item)
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (item["seq"], item["type"].encode(), orjson.dumps(item))
+
+
+def news(item: Json) -> bytes:
+    """Return one event of the stream of all runs: the run as listed, or the word to read the list anew."""
+    kind = b"run" if "run" in item else b"resync"
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (item["id"].encode(), kind, orjson.dumps(item.get("run", {})))
 
 
 async def _send_chunk(send: Send, chunk: bytes) -> None:

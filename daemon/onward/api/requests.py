@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from onward.core.ids import RunId, parse_run_id
 from onward.core.status import Status
@@ -32,6 +32,44 @@ class StartRun(BaseModel):
     """What happens after an interruption; None: as the definition says."""
     limits: dict[str, Any] = {}
     """Single limits of the definition, overridden."""
+
+
+Key = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[!-~]+$")]
+"""An Idempotency-Key."""
+More = Annotated[int, Field(gt=0, le=10**15)] | Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+
+
+class SendMessage(BaseModel):
+    """The body of `POST /v1/runs/{id}/messages`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: Annotated[str, Field(min_length=1)]
+    """What is said."""
+
+
+class Pause(BaseModel):
+    """The body of `POST /v1/runs/{id}/pause`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    reason: Annotated[str, Field(max_length=2000)] = ""
+    """Shown while the run is paused."""
+
+
+class Resume(BaseModel):
+    """The body of `POST /v1/runs/{id}/resume`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    add: dict[str, More] = {}
+    """By how much which limits of the run are raised: `{"cost_usd": 5, "turns": 100}`."""
+
+
+class Nothing(BaseModel):
+    """The body of a change that needs no words: `{}`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class StopDaemon(BaseModel):

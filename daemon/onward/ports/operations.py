@@ -96,7 +96,10 @@ class Operations(Protocol):
         ...
 
     async def reload(self) -> Json:
-        """Read the configuration again; a bad one changes nothing. Returns `problems`."""
+        """Read the configuration again; a bad one changes nothing.
+
+        Returns `ok`, `problems`, `loaded_at`, and `restart_needed`: changed settings that the next start will use.
+        """
         ...
 
     def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
@@ -109,8 +112,19 @@ class Operations(Protocol):
         """
         ...
 
+    def watch_all(self, *, after: str | None = None) -> AsyncIterator[Json]:
+        """Yield `{"id": "<epoch>:<n>", "run": index}` for every change of a run's status, as it comes; never ends.
+
+        `{"id"}` without a run means that changes are missing and the list has to be read anew: it comes for `after`
+        None, for one of another life of the daemon, and when a reader was so slow that changes were dropped.
+        """
+        ...
+
     async def daemon(self) -> Json:
-        """Return version, pid, instance, uptime_s, runs (count by status), ready, recovery (the report), limits."""
+        """Return version, pid, instance, uptime_s, runs (count by status), ready, recovery (the report), limits.
+
+        `config` is what `reload` returns.
+        """
         ...
 
     async def stop(self, *, leave_running: bool) -> None:

@@ -1,5 +1,6 @@
 """What the daemon holds in memory of each run, loaded or not."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +23,14 @@ class Loaded:
     index_dirty: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of an answer that is being written, and the request that it answers."""
+
+    text: str
+    request: tuple[int, int] | None
+
+
 @dataclass(slots=True)
 class Entry:
     """One run. `index` is what was last known of it; `problem` says why it cannot be folded.
@@ -37,8 +46,10 @@ class Entry:
     failures: int = 0
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     changed: anyio.Event | None = None
-    watchers: set[MemoryObjectSendStream[str]] = field(default_factory=set)
+    watchers: set[MemoryObjectSendStream[Piece]] = field(default_factory=set)
     """Those who also want the pieces of answers as they come; one that is slow misses some."""
+    on_change: Callable[["Entry"], None] = lambda _entry: None
+    """Is told when what is shown of the run may have changed."""
 
     def shown(self) -> Json:
         """Return the index as it is now."""
@@ -50,14 +61,27 @@ class Entry:
             return {**self.index, "status": "waiting", "waiting_on": "slot"}
         return self.index
 
+    def settled(self) -> bool:
+        """Whether all that was written of the run is durable; if not, `notify` follows when it is."""
+        return self.loaded is None or self.loaded.live.settled()
+
     def tell_delta(self, text: str) -> None:
         """Give a piece of an answer to those who watch."""
+        piece = Piece(text, self.request())
         for watcher in self.watchers:
             with suppress(anyio.WouldBlock, anyio.BrokenResourceError):
-                watcher.send_nowait(text)
+                watcher.send_nowait(piece)
+
+    def request(self) -> tuple[int, int] | None:
+        """Return which request to the model is out: the turns before it, and the requests since the newest."""
+        if self.loaded is None:
+            return None
+        state = self.loaded.live.state
+        return state.turns, state.attempts
 
     def notify(self) -> None:
         """Wake those who watch."""
+        self.on_change(self)
         if self.changed is not None:
             self.changed.set()
             self.changed = None

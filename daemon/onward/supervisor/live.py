@@ -46,6 +46,10 @@ class LiveRun:
             index |= {"status": Status.ACTIVE, "needs": None, "error": None, "result": None}
         return index
 
+    def settled(self) -> bool:
+        """Whether all records are durable, or cannot become so at the moment."""
+        return self._log.durable_seq >= self.state.seq or self.stalled is not None
+
     async def append(self, *records: Record) -> None:
         if self.stalled is None:
             try:

@@ -14,10 +14,18 @@ from onward.core.masking import KnownSecrets
 from onward.core.text import display
 
 MAX_FIELD = 4000
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class _Least:
+    """The least severe level that is written, of this process."""
+
+    level = _LEVELS["info"]
 
 
 def configure(level: str, form: Literal["auto", "json", "console"], secrets: KnownSecrets | None = None) -> None:
     """Set structlog up for this process; the values in `secrets` are masked in every line."""
+    set_level(level)
     on_terminal = sys.stderr.isatty() if form == "auto" else form == "console"
     renderer: Processor
     if on_terminal:
@@ -26,6 +34,7 @@ def configure(level: str, form: Literal["auto", "json", "console"], secrets: Kno
         renderer = structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
+            _severe_enough,
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -33,10 +42,22 @@ def configure(level: str, form: Literal["auto", "json", "console"], secrets: Kno
             partial(_shown, secrets or KnownSecrets()),
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def set_level(level: str) -> None:
+    """Write from this level on: debug, info, warning or error."""
+    _Least.level = _LEVELS[level]
+
+
+def _severe_enough(_logger: "WrappedLogger", method: str, event: "EventDict") -> "EventDict":
+    # Here and not in the wrapper class, which loggers keep once they were used.
+    if _LEVELS.get(method, logging.CRITICAL) < _Least.level:
+        raise structlog.DropEvent
+    return event
 
 
 def _shown(secrets: KnownSecrets, _logger: "WrappedLogger", _method: str, event: "EventDict") -> "EventDict":

@@ -29,7 +29,9 @@ from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
 from onward.supervisor import logs
 from onward.supervisor.clock import SystemClock
+from onward.supervisor.configuration import ConfigurationFiles
 from onward.supervisor.models import ConfiguredModels, Models
+from onward.supervisor.reload import watch_configuration
 from onward.supervisor.supervisor import Supervisor
 from onward.testing import faults
 
@@ -53,7 +55,8 @@ class World:
 def run_daemon(settings: Settings, world: World | None = None) -> int:
     """Run the daemon in the foreground until it is told to stop; returns its exit code.
 
-    SIGTERM and SIGINT drain it and leave commands running for the next daemon; a second one ends it at once.
+    SIGTERM and SIGINT drain it and leave commands running for the next daemon; a second one ends it at once. SIGHUP
+    reads the configuration again.
 
     Raises:
         OnwardError: It cannot begin: another daemon holds the runs, the socket is served, the disk refuses.
@@ -92,14 +95,25 @@ async def _main(settings: Settings, world: World) -> int:
             pid=holder.pid,
             start_ticks=holder.start_ticks,
         )
+        models = world.models(places, clock) if world.models else ConfiguredModels(places, clock, settings)
+
+        def use(changed: Settings) -> None:
+            logs.set_level(changed.log.level)
+            models.configure(changed)
+            supervisor.configure(
+                max_active_runs=changed.daemon.max_active_runs, default_agent=changed.daemon.default_agent
+            )
+
+        configuration = ConfigurationFiles(places, settings, use)
         supervisor = Supervisor(
             store=store,
             spawner=world.spawner,
             tools=builtin_tools(),
-            models=world.models(places, clock) if world.models else ConfiguredModels(places, clock, settings),
+            models=models,
             clock=clock,
             claimant=claimant,
             agent_dirs=places.agent_dirs,
+            configuration=configuration,
             default_agent=settings.daemon.default_agent,
             max_active_runs=settings.daemon.max_active_runs,
             entry_rate=settings.daemon.entry_rate,
@@ -110,7 +124,7 @@ async def _main(settings: Settings, world: World) -> int:
         await supervisor.boot()
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it again
-        await _live(supervisor, store, places)
+        await _live(supervisor, store, places, configuration)
         await _note(store, type="DaemonStopped", pid=holder.pid)
     finally:
         with anyio.CancelScope(shield=True):
@@ -127,7 +141,7 @@ async def _note(store: FileStore, **fact: Any) -> None:
         log.warning("fact not written", fact=fact["type"], error=str(error))
 
 
-async def _live(supervisor: Supervisor, store: FileStore, places: Places) -> None:
+async def _live(supervisor: Supervisor, store: FileStore, places: Places, configuration: ConfigurationFiles) -> None:
     shutdown = anyio.Event()
     app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown))
     served = anyio.Event()
@@ -144,6 +158,7 @@ async def _live(supervisor: Supervisor, store: FileStore, places: Places) -> Non
         tasks.start_soon(api)
         tasks.start_soon(_signals, supervisor)
         tasks.start_soon(_watch_lock, store)
+        tasks.start_soon(watch_configuration, configuration)
         await supervisor.serve()
         shutdown.set()
         await served.wait()
@@ -151,10 +166,13 @@ async def _live(supervisor: Supervisor, store: FileStore, places: Places) -> Non
 
 
 async def _signals(supervisor: Supervisor) -> None:
-    """SIGTERM and SIGINT drain; the second is immediate."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+    """SIGTERM and SIGINT drain, the second at once; SIGHUP reads the configuration again."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
         asked = False
         async for number in received:
+            if number == signal.SIGHUP:
+                await supervisor.reload()
+                continue
             if asked:
                 log.warning("ended at once by a second signal", signal=signal.Signals(number).name)
                 os._exit(EXIT_AT_ONCE)

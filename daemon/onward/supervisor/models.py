@@ -52,6 +52,10 @@ class Models(Protocol):
         """
         ...
 
+    def configure(self, settings: Settings) -> None:
+        """Use other settings from here on; what was loaded before goes on as it is."""
+        ...
+
     async def load(self, name: str) -> Model:
         """Return the model. Cheap where it was loaded before.
 
@@ -106,6 +110,11 @@ class ConfiguredModels:
             raise ModelFailure(FailureClass.AUTH, str(error)) from error
         except OnwardError as error:
             raise ModelFailure(FailureClass.MODEL_MISSING, str(error)) from error
+
+    def configure(self, settings: Settings) -> None:
+        self._settings = settings
+        self._cards = known_models() | settings.prices
+        self._models.clear()  # the connections stay, where the providers are the same
 
     async def aclose(self) -> None:
         """Close the connections to all providers."""

@@ -6,7 +6,7 @@ There is one way in: first start, recovery at boot and every later return pass t
 import os
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -31,11 +31,12 @@ from onward.ports.process import ProcessSpawner
 from onward.ports.store import Listed, RunStore
 from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant
+from onward.supervisor.configuration import AsStarted, Configuration
 from onward.supervisor.control import Control
 from onward.supervisor.entries import Entry
 from onward.supervisor.models import Models
 from onward.supervisor.report import Report
-from onward.supervisor.slots import Pacer, Slot
+from onward.supervisor.slots import Pacer, Slot, Slots
 from onward.supervisor.starting import same_request, started
 from onward.supervisor.watching import News, follow
 from onward.supervisor.worker import Drain, Worker, seconds_until
@@ -45,10 +46,6 @@ log = structlog.get_logger()
 INDEX_EVERY_S = 1.0
 DRAIN_S = 45.0
 _RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
-
-
-async def _nothing_to_read() -> list[str]:
-    return []
 
 
 class Supervisor:
@@ -64,7 +61,7 @@ class Supervisor:
         clock: Clock,
         claimant: Claimant,
         agent_dirs: Sequence[Path],
-        reload: Callable[[], Awaitable[list[str]]] = _nothing_to_read,
+        configuration: Configuration | None = None,
         default_agent: str = "worker",
         max_active_runs: int = 50,
         entry_rate: float = 20.0,
@@ -76,17 +73,17 @@ class Supervisor:
         self._clock = clock
         self._agent_dirs = tuple(agent_dirs)
         self._default_agent = default_agent
-        self._max_active = max_active_runs
         self._entries: dict[str, Entry] = {}
         self._keys: dict[str, str] = {}
         self._starting: dict[str, anyio.Lock] = {}
-        self._slots = anyio.Semaphore(max_active_runs)
+        self._slots = Slots(max_active_runs)
+        self._news = News()
         self._queue, self._admitted = anyio.create_memory_object_stream[str](float("inf"))
         self._tasks: TaskGroup | None = None
         self._working = 0
         self._idle = anyio.Event()
         self._report = Report()
-        self._reload = reload
+        self._configuration = configuration or AsStarted()
         self._control = Control(store=store, clock=clock, enter=self._enqueue)
         self._drain = Drain()
         self._stopped = anyio.Event()
@@ -216,9 +213,13 @@ class Supervisor:
         return {"agents": shown, "default": self._default_agent, "problems": [_problem(item) for item in problems]}
 
     async def reload(self) -> Json:
-        problems = await self._reload()
-        log.info("configuration read again", problems=problems)
-        return {"problems": problems}
+        await self._configuration.reload()
+        return self._configuration.to_json()
+
+    def configure(self, *, max_active_runs: int, default_agent: str) -> None:
+        """Take settings that can change while runs work."""
+        self._slots.resize(max_active_runs)
+        self._default_agent = default_agent
 
     def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
         async def read(seq: int, limit: int) -> list[Json]:
@@ -240,7 +241,8 @@ class Supervisor:
             "ready": True,
             "draining": self._drain.on,
             "recovery": self._report.to_json(),
-            "limits": {"max_active_runs": self._max_active},
+            "limits": {"max_active_runs": self._slots.number},
+            "config": self._configuration.to_json(),
         }
 
     # Inside
@@ -255,7 +257,9 @@ class Supervisor:
         known = run.index or run.stale_index or (None if run.problem else await self._as_started(run.run_id))
         index = known or {"run_id": run.run_id, "status": Status.ACTIVE}
         index.pop("journal", None)  # where the file stood when it was written: nothing to be shown
-        entry = self._entries[run.run_id] = Entry(run_id=run.run_id, index=index, problem=run.problem)
+        entry = self._entries[run.run_id] = Entry(
+            run_id=run.run_id, index=index, problem=run.problem, on_change=self._news.tell
+        )
         if type(key := index.get("idempotency_key")) is str:
             self._keys[key] = run.run_id
         if run.problem is not None:
@@ -290,10 +294,13 @@ class Supervisor:
         run_id = make_run_id(name, time_ms, secrets.randbits(40))
         record = await anyio.to_thread.run_sync(started, run_id, request, name, definition, model)
         await self._store.create(record)
-        entry = self._entries[run_id] = Entry(run_id=run_id, index=_first_index(record.to_json()), queued=True)
+        entry = self._entries[run_id] = Entry(
+            run_id=run_id, index=_first_index(record.to_json()), queued=True, on_change=self._news.tell
+        )
         if request.idempotency_key is not None:
             self._keys[request.idempotency_key] = run_id
         self._queue.send_nowait(run_id)
+        entry.notify()
         return entry.shown()
 
     async def _agent(self, name: str) -> AgentDefinition:
@@ -331,6 +338,7 @@ class Supervisor:
         if not entry.queued and entry.loaded is None:
             entry.queued = True
             self._queue.send_nowait(entry.run_id)
+            entry.notify()
 
     def _enter_in(self, entry: Entry, seconds: float) -> None:
         async def later() -> None:
@@ -350,6 +358,7 @@ class Supervisor:
                     continue
                 loaded.index_dirty = False
                 try:
+                    self._news.tell(entry)
                     await loaded.live.write_index()
                     await self._worker.sweep(loaded.live)
                 except StoreError as error:

@@ -10,7 +10,7 @@ import orjson
 from onward.core import fold
 from onward.core.ids import make_run_id
 from onward.core.index import index_of, view_of
-from onward.core.records import MessageAdded, Record, RunEnded, RunPaused, RunResumed, RunStarted
+from onward.core.records import MessageAdded, Record, RunEnded, RunPaused, RunResumed, RunStarted, SettingsChanged
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.vocabulary import Source
@@ -36,6 +36,9 @@ class FakeOperations:
         self.pid = os.getpid()
         self.recovery: Json = {"done": True, "waiting": 0, "interrupted": 0, "counts": {}, "reasons": []}
         self.watchers = 0
+        self.config: Json = {"ok": True, "problems": [], "loaded_at": None, "restart_needed": []}
+        self.news: list[Json] = []
+        self.pieces: dict[str, list[str]] = {}
         self._news = anyio.Event()
 
     def append(self, run_id: str, record: Record, *, ts: str = "2026-01-02T03:04:05.000000Z") -> int:
@@ -45,9 +48,19 @@ class FakeOperations:
         line = orjson.loads(orjson.dumps({"seq": len(journal) + 1, "ts": ts, **record.to_json()}))
         fold.apply(self.runs[run_id], line)
         journal.append(line)
+        self.pieces[run_id] = []
+        self.news.append({"id": f"fake:{len(self.news) + 1}", "run": index_of(self.runs[run_id])})
+        self._wake()
+        return len(journal)
+
+    def tell_delta(self, run_id: str, text: str) -> None:
+        """Give a piece of an answer to those who watch. Call it on the event loop."""
+        self.pieces[run_id].append(text)
+        self._wake()
+
+    def _wake(self) -> None:
         self._news.set()
         self._news = anyio.Event()
-        return len(journal)
 
     async def start_run(self, request: StartRequest) -> tuple[Json, bool]:
         if request.idempotency_key and (known := self._started_before(request)):
@@ -96,6 +109,9 @@ class FakeOperations:
         run = self._going_on(run_id)
         if run.status is Status.QUARANTINED:
             raise Conflict(f"{run_id} is quarantined")
+        if add:
+            limits = {**run.limits, **{name: run.limits.get(name, 0) + more for name, more in add.items()}}
+            self.append(run_id, SettingsChanged(by=by, limits=limits))
         if run.status is not Status.ACTIVE:
             self.append(run_id, RunResumed(by=by, reason="asked"))
         return index_of(run)
@@ -112,29 +128,47 @@ class FakeOperations:
         return {"agents": [known], "problems": []}
 
     async def reload(self) -> Json:
-        return {"problems": []}
+        return self.config
 
     async def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
         run = self._run(run_id)
         self.watchers += 1
+        told: tuple[int, int] = (0, 0)
         try:
             while True:
                 news = self._news
                 for line in self.journals[run_id][after:]:
                     after = line["seq"]
                     yield line
+                told = (after, told[1] if told[0] == after else 0)
+                for piece in self.pieces[run_id][told[1] :] if deltas else ():
+                    told = (after, told[1] + 1)
+                    yield {"delta": piece}
                 if run.status in TERMINAL:
                     return
                 await news.wait()
         finally:
             self.watchers -= 1
 
+    async def watch_all(self, *, after: str | None = None) -> AsyncIterator[Json]:
+        epoch, _, number = (after or "").partition(":")
+        at = int(number) if epoch == "fake" else len(self.news)
+        if epoch != "fake":
+            yield {"id": f"fake:{at}"}
+        while True:
+            news = self._news
+            for item in self.news[at:]:
+                at += 1
+                yield item
+            await news.wait()
+
     async def daemon(self) -> Json:
         counts: dict[str, int] = {}
         for run in self.runs.values():
             counts[str(run.status)] = counts.get(str(run.status), 0) + 1
-        known = {"version": "0.1.0", "pid": self.pid, "instance": "fake", "uptime_s": 1.0}
-        return {**known, "runs": counts, "ready": self.ready, "recovery": self.recovery, "limits": {}}
+        known: Json = {"version": "0.1.0", "pid": self.pid, "instance": "fake", "uptime_s": 1.0}
+        known |= {"runs": counts, "ready": self.ready, "recovery": self.recovery, "limits": {}, "config": self.config}
+        return known
 
     async def stop(self, *, leave_running: bool) -> None:
         self.stops.append(leave_running)

@@ -1,0 +1,43 @@
+"""What people do to runs: messages, pause, resume, cancel. Each is durable when it is answered."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header
+from starlette.responses import Response
+
+from onward.api.answers import answer, principals
+from onward.api.requests import Key, Nothing, Pause, Resume, SendMessage, run_id_of
+from onward.core.ids import RunId
+from onward.ports.operations import Operations
+
+RunIdOf = Annotated[RunId, Depends(run_id_of)]
+
+
+def acts(operations: Operations) -> APIRouter:
+    """Return the routes that act on a run. Reads the names of users: not on the loop."""
+    router = APIRouter(prefix="/v1/runs/{run_id}", tags=["runs"])
+    by_whom = Annotated[str, Depends(principals())]
+
+    @router.post("/messages")
+    async def send(
+        run_id: RunIdOf, body: SendMessage, by: by_whom, idempotency_key: Annotated[Key | None, Header()] = None
+    ) -> Response:
+        """Say something to a run. The Idempotency-Key becomes the message's id: the same one is said once."""
+        return answer(await operations.send(run_id, body.text, by=by, message_id=idempotency_key))
+
+    @router.post("/pause")
+    async def pause(run_id: RunIdOf, body: Pause, by: by_whom) -> Response:
+        """Let a run begin nothing new; a paused one stays as it is."""
+        return answer(await operations.pause(run_id, by=by, reason=body.reason))
+
+    @router.post("/resume")
+    async def resume(run_id: RunIdOf, body: Resume, by: by_whom) -> Response:
+        """Let a paused or parked run go on; `add` raises limits, and adds again when it is repeated."""
+        return answer(await operations.resume(run_id, by=by, add=dict(body.add)))
+
+    @router.post("/cancel")
+    async def cancel(run_id: RunIdOf, body: Nothing, by: by_whom) -> Response:
+        """End a run and its commands; a cancelled one stays as it is."""
+        return answer(await operations.cancel(run_id, by=by))
+
+    return router
