@@ -51,7 +51,7 @@ class LiveRun:
         return self._log.durable_seq >= self.state.seq or self.stalled is not None
 
     async def append(self, *records: Record) -> None:
-        if self.stalled is None:
+        if self.stalled is None and not self._turn.locked():
             try:
                 await self._log.append(*records)
             except DiskFull as error:
