@@ -94,7 +94,7 @@ def test_missing_directories_are_empty(tmp_path: Path) -> None:
         ('\nkind = "cli"\ntransport = "x"', "mine.toml:2: external agents are not supported by this version; use kind"),
         ('kind = "other"', "mine.toml:1: kind: Input should be 'native' (it is 'other')"),
         ("[permissions]\nshell = []", "mine.toml:1: 'permissions' is not supported by this version; remove it"),
-        ("[limits]\nturns = 1\ncost_usd = 5.0", "mine.toml:3: 'limits.cost_usd' is not supported by this version"),
+        ("[limits]\nturns = 1\ncost_usd = 0", "mine.toml:3: limits.cost_usd: Input should be greater than 0"),
         ("sistem_prompt = 'x'", "mine.toml:1: unknown key 'sistem_prompt'; did you mean 'system_prompt'?"),
         ("[limits]\nturn = 3", "mine.toml:2: unknown key 'limits.turn'; did you mean 'turns'?"),
         ("limits.turn = 3", "mine.toml:1: unknown key 'limits.turn'; did you mean 'turns'?"),

@@ -18,11 +18,8 @@ from onward.errors import BadConfiguration, Unreadable
 NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
 TOOLS = ("shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "finish")
 
-# Refused by name: ignoring a permission or a budget that somebody wrote down would widen it silently.
-UNSUPPORTED = {
-    (): frozenset({"permissions", "stages", "sandbox", "transport", "chain", "watchdog"}),
-    ("limits",): frozenset({"tokens", "cost_usd"}),
-}
+# Refused by name: ignoring a permission that somebody wrote down would widen it silently.
+UNSUPPORTED = frozenset({"permissions", "stages", "sandbox", "transport", "chain", "watchdog"})
 
 Count = Annotated[int, Field(ge=1)]
 ModelName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/.+$")]
@@ -36,6 +33,10 @@ class Limits(BaseModel):
 
     turns: Count | None = None
     """Answers of the model."""
+    tokens: Count | None = None
+    """Tokens of all requests and answers."""
+    cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """US dollars for all requests."""
     tool_calls: Count | None = None
     """Tool calls of the whole run."""
     active_s: Duration | None = None
