@@ -182,7 +182,7 @@ def _unknown(
 ) -> Iterator[Problem]:
     for key in values:
         keys = (*table, key)
-        if key in UNSUPPORTED.get(table, ()):
+        if not table and key in UNSUPPORTED:
             yield _problem(file, text, keys, f"{dotted(keys)!r} is not supported by this version", "remove it")
         elif key not in model.model_fields:
             yield _problem(file, text, keys, f"unknown key {dotted(keys)!r}", nearest(key, model.model_fields))
