@@ -1,0 +1,151 @@
+"""The native loop when it cannot go on: a drain, and a full disk. Nothing is lost and nothing is done twice."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from onward.core.status import Status
+from onward.ports.process import LaunchSpec
+from onward.testing.fake_processes import FakeCommand
+from tests.native.loops import Loop, asks, shell
+
+Json = dict[str, Any]
+
+
+def waiting(_spec: LaunchSpec) -> FakeCommand:
+    return FakeCommand(waits=True)
+
+
+def results(records: list[Json]) -> list[tuple[str, str]]:
+    return [(record["call_id"], record["outcome"]) for record in records if record["type"] == "ToolCallDone"]
+
+
+async def test_a_drain_drops_the_request_that_is_out_and_the_next_daemon_makes_it_again(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [{"text": "done", "delay_s": 5}])
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        run = await loop.begin(tasks)
+        await loop.until(lambda: loop.clock.sleepers == 1)
+        run.drain(leave_running=True)
+    drained = (await loop.records())[-1]
+    assert (drained["type"], drained["in_flight"], loop.live.state.turns) == ("DaemonDraining", [], 0)
+    await loop.live.close()
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks)
+        await loop.until(lambda: loop.clock.sleepers == 1)
+        loop.clock.advance(5)
+    assert (await loop.types())[-1] == "RunEnded"
+
+
+async def test_a_drain_leaves_commands_to_the_next_daemon_which_gets_their_real_results(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [asks(shell("long"), shell("next")), {"text": "done"}])
+    loop.processes.commands = waiting
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        run = await loop.begin(tasks)
+        await loop.until(lambda: len(loop.processes.launched) == 1)
+        run.drain(leave_running=True)
+    drained = (await loop.records())[-1]
+    assert (drained["type"], drained["in_flight"]) == ("DaemonDraining", ["t1c1"])
+    assert results(await loop.records()) == []
+    await loop.live.close()
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks, adopt=("t1c1",))
+        loop.processes.finish(loop.processes.launched[0].call_dir, duration_s=12.0)
+        await loop.until(lambda: len(loop.processes.launched) == 2)
+        loop.processes.finish(loop.processes.launched[1].call_dir)
+    first = (await loop.records("ToolCallDone"))[0]
+    assert (first["call_id"], first["outcome"], first["reason"]) == ("t1c1", "ok", "adopted")
+    assert (first["settled_by"], first["duration_s"]) == ("tool", 12.0)
+    assert [spec.argv[2] for spec in loop.processes.launched] == ["long", "next"]
+
+
+async def test_a_drain_that_leaves_nothing_running_ends_commands_and_journals_what_came_of_them(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [asks(shell("long"), shell("never"))])
+    loop.processes.commands = waiting
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        run = await loop.begin(tasks)
+        await loop.until(lambda: len(loop.processes.launched) == 1)
+        run.drain(leave_running=False)
+    records = await loop.records()
+    assert results(records) == [("t1c1", "interrupted")]
+    assert (records[-1]["type"], records[-1]["in_flight"]) == ("DaemonDraining", [])
+    assert len(loop.processes.launched) == 1
+
+
+async def test_a_drain_before_the_first_step_begins_nothing(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [{"text": "never asked"}])
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        (await loop.begin(tasks)).drain(leave_running=True)
+    assert await loop.types() == ["RunStarted", "DaemonDraining"]
+
+
+async def full_and_free_again(loop: Loop) -> None:
+    """Let the disk be full until the run waits for it, watch that it takes no step, then make space."""
+    await loop.until(lambda: loop.live.stalled is not None and loop.clock.sleepers)
+    written, launched = await loop.types(), len(loop.processes.launched)
+    assert loop.live.index()["status"] == Status.PARKED
+    assert loop.live.index()["needs"] == "disk"
+    for _ in range(5):
+        loop.clock.advance(20)
+        await loop.until(lambda: loop.clock.sleepers)
+    assert (await loop.types(), len(loop.processes.launched)) == (written, launched)
+    loop.store.full = False
+    loop.clock.advance(20)
+
+
+async def test_a_full_disk_makes_the_run_wait_and_it_goes_on_by_itself_with_nothing_doubled(tmp_path: Path) -> None:
+    turns = [asks(shell("one"), usage={"input_tokens": 10, "cost_usd": 0.5}), {"text": "done", "delay_s": 1}]
+    loop = Loop(tmp_path, turns)
+    await loop.start()
+    loop.store.full = True
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks)
+        await full_and_free_again(loop)
+        await loop.until(lambda: loop.live.state.turns == 1 and not loop.live.state.open_calls and loop.clock.sleepers)
+        loop.store.full = True
+        loop.clock.advance(1)
+        await full_and_free_again(loop)
+    assert await loop.types() == [
+        "RunStarted", "InferenceStarted", "AssistantTurn", "ToolBatch", "ToolCallStarted", "ToolCallDone",
+        "InferenceStarted", "AssistantTurn", "RunEnded",
+    ]  # fmt: skip
+    assert loop.live.stalled is None
+    assert (loop.live.state.totals.tokens_in, loop.live.state.totals.cost_usd) == (10, 0.5)
+    assert len(loop.processes.launched) == 1
+
+
+async def test_a_result_that_a_full_disk_does_not_take_is_kept_and_written_first(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [asks(shell("one"), shell("two")), {"text": "done"}])
+    loop.processes.commands = waiting
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks)
+        await loop.until(lambda: len(loop.processes.launched) == 1)
+        loop.store.full = True
+        loop.processes.finish(loop.processes.launched[0].call_dir)
+        await full_and_free_again(loop)
+        await loop.until(lambda: len(loop.processes.launched) == 2)
+        loop.processes.finish(loop.processes.launched[1].call_dir)
+    assert results(await loop.records()) == [("t1c1", "ok"), ("t1c2", "ok")]
+
+
+async def test_messages_that_wait_for_the_disk_are_written_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [{"text": "done", "delay_s": 100}])
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks)
+        await loop.until(lambda: loop.clock.sleepers == 1)
+        loop.store.full = True
+        for number in range(5):
+            tasks.start_soon(loop.say, f"word {number}", f"m{number}")
+            await anyio.lowlevel.checkpoint()
+        await loop.until(lambda: loop.clock.sleepers == 2)
+        loop.store.full = False
+        loop.clock.advance(1)
+        await loop.until(lambda: loop.live.state.seq == 7)
+        tasks.cancel_scope.cancel()
+    assert [record["message_id"] for record in await loop.records("MessageAdded")] == [f"m{n}" for n in range(5)]
