@@ -48,6 +48,7 @@ class CallState:
     result: str = ""
     is_error: bool = False
     ends_run: str | None = None
+    moves_to: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,7 +10,9 @@ from zlib import crc32
 from onward.core import status as states
 from onward.core.conversation import CallState, Turn
 from onward.core.ids import is_call_id, make_call_id
+from onward.core.interactions import Interaction
 from onward.core.records import FOLD_VERSION, SCHEMA, problem_with
+from onward.core.stages import Visit
 from onward.core.state import Damage, RunState
 from onward.core.status import TERMINAL
 from onward.core.vocabulary import SettledBy, Source
@@ -141,6 +143,7 @@ def text_mark(text: str) -> str:
 def _inference_started(state: RunState, line: Line) -> None:
     _stop_inferring(state)
     state.inferring, state.estimate = True, line.get("estimate")
+    state.drained = False
     state.attempts += 1
     state.retry_at = None
     state.totals.active_s = line["active_s"]
@@ -182,7 +185,15 @@ def _assistant_turn(state: RunState, line: Line) -> None:
     state.totals.tokens_out += _count(line["usage"].get("output_tokens"))
     state.totals.cost_usd += line["cost_usd"]
     state.totals.active_s = line["active_s"]
+    _count_in_visit(state, line)
     _progressed(state, line)
+
+
+def _count_in_visit(state: RunState, line: Line) -> None:
+    if (visit := state.ledger.now) is not None:
+        visit.turns += 1
+        visit.tokens += _count(line["usage"].get("input_tokens")) + _count(line["usage"].get("output_tokens"))
+        visit.cost_usd += line["cost_usd"]
 
 
 def _count(value: object) -> int:
@@ -226,6 +237,9 @@ def _tool_call_started(state: RunState, line: Line) -> None:
     if call is None:
         raise BadRecord(f"ToolCallStarted names {line['call_id']!r}, which is not in the newest batch")
     call.started = True
+    state.drained = False
+    if line.get("arguments") is not None:
+        call.arguments = line["arguments"]
     call.boot_id = state.claim["boot_id"] if state.claim else None
 
 
@@ -238,7 +252,7 @@ def _tool_call_done(state: RunState, line: Line) -> None:
     if call is None or call.outcome is not None:
         return  # a late result of a call that is settled for ever: a note, never a second result
     call.outcome, call.result, call.is_error = line["outcome"], line["result"], line["is_error"]
-    call.ends_run = line.get("ends_run")
+    call.ends_run, call.moves_to = line.get("ends_run"), line.get("moves_to")
     state.conversation.size_bytes += len(call.result)
 
 
@@ -258,6 +272,60 @@ def _run_resumed(state: RunState, line: Line) -> None:
 
 def _settings_changed(state: RunState, line: Line) -> None:
     state.limits = line["limits"]
+    if line.get("grants") is not None:
+        state.grants = line["grants"]
+
+
+def _stage_entered(state: RunState, line: Line) -> None:
+    if state.ledger.now is not None:
+        raise BadRecord(f"StageEntered: the run is in {state.ledger.now.stage!r} still")
+    entered = str(line.get("ts", ""))
+    state.ledger.visits.append(Visit(stage=line["stage"], visit=line["visit"], entered=entered, seq=line["seq"]))
+
+
+def _stage_left(state: RunState, line: Line) -> None:
+    visit = state.ledger.now
+    if visit is None or (visit.stage, visit.visit) != (line["stage"], line["visit"]):
+        raise BadRecord(f"StageLeft: the run is not in {line['stage']!r}")
+    visit.left, visit.result = str(line.get("ts", "")), line.get("result")
+
+
+def _interaction_opened(state: RunState, line: Line) -> None:
+    if line["interaction_id"] in state.interactions:
+        raise BadRecord(f"the question {line['interaction_id']!r} was asked before")
+    state.interactions[line["interaction_id"]] = Interaction(
+        interaction_id=line["interaction_id"],
+        kind=line["kind"],
+        prompt=line["prompt"],
+        options=line["options"],
+        binds_to=line["binds_to"],
+        ask=line["ask"],
+        opened_seq=line["seq"],
+        asked_at=str(line.get("ts", "")),
+        expires_at=line.get("expires_at"),
+    )
+
+
+def _open_question(state: RunState, line: Line) -> Interaction:
+    question = state.interactions.get(line["interaction_id"])
+    if question is None or not question.is_open:
+        raise BadRecord(f"{line['type']}: the question {line['interaction_id']!r} is not open")
+    return question
+
+
+def _interaction_answered(state: RunState, line: Line) -> None:
+    question = _open_question(state, line)
+    question.answer, question.answered_by = line["answer"], line["by"]
+    if not state.inferring and not any(call.started for call in state.open_calls):
+        state.drained = True  # it only waited: until something begins, its daemon's end interrupts nothing
+    _progressed(state, line)
+
+
+def _interaction_closed(state: RunState, line: Line) -> None:
+    question = state.interactions.get(line["interaction_id"])
+    if question is None or question.closed is not None:
+        raise BadRecord(f"InteractionClosed: the question {line['interaction_id']!r} is not there or closed already")
+    question.closed = line["reason"]
 
 
 def _cancel_requested(state: RunState, line: Line) -> None:
@@ -287,6 +355,8 @@ def _run_ended(state: RunState, line: Line) -> None:
     except ValueError:
         raise BadRecord(f"RunEnded: {line['status']!r} is no status") from None
     state.reason, state.result = line["reason"], line.get("result")
+    if (visit := state.ledger.now) is not None:
+        visit.left, visit.result = str(line.get("ts", "")), line.get("result")
     state.needs = state.retry_at = None
     state.drained = True
     _stop_inferring(state)
@@ -307,6 +377,11 @@ _HANDLERS: dict[str, Callable[[RunState, Line], None]] = {
     "ToolBatch": _tool_batch,
     "ToolCallStarted": _tool_call_started,
     "ToolCallDone": _tool_call_done,
+    "StageEntered": _stage_entered,
+    "StageLeft": _stage_left,
+    "InteractionOpened": _interaction_opened,
+    "InteractionAnswered": _interaction_answered,
+    "InteractionClosed": _interaction_closed,
     "SettingsChanged": _settings_changed,
     "CancelRequested": _cancel_requested,
     "RunPaused": _run_paused,

@@ -12,7 +12,9 @@ from typing import Any
 
 from onward.core import step
 from onward.core.conversation import INTERRUPTED, NOT_STARTED, CallState, Turn, calls_of
+from onward.core.gates import question_of
 from onward.core.ids import is_call_id
+from onward.core.interactions import Kind
 from onward.core.records import Call, Record, RunEnded, RunRevived, ToolBatch, ToolCallDone
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
@@ -72,6 +74,8 @@ class Verdict(StrEnum):
     QUARANTINE = "quarantine"
     STOP = "stop"
     """`on_restart = "stop"`: it is paused."""
+    ASK = "ask"
+    """`on_restart = "ask"`: a human decides before the next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,8 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
     if ended := finished(state):
         return RecoveryPlan(verdict=Verdict.END, reason="finished", ended=ended)
     settlements, adopt, interrupted = _settle_all(state, evidence, policy)
+    if _only_waits(state):
+        return RecoveryPlan(verdict=Verdict.ENTER, reason="waits for a human")
     if not _was_interrupted(state, adopt, interrupted):
         return RecoveryPlan(verdict=Verdict.ENTER, reason="continues", settlements=settlements, adopt=adopt)
     cause = cause_of(state, policy.boot_id)
@@ -116,7 +122,7 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
     if refusal := _refusal(state, policy, charged):
         return refusal
     return RecoveryPlan(
-        verdict=Verdict.STOP if state.on_restart == "stop" else Verdict.ENTER,
+        verdict={"stop": Verdict.STOP, "ask": Verdict.ASK}.get(state.on_restart, Verdict.ENTER),
         reason=f"interrupted by a {cause}",
         revived=RunRevived(attempt=state.revival_attempts + 1, cause=cause, charged=charged),
         settlements=settlements,
@@ -225,7 +231,10 @@ def _settle_all(
     else:
         calls = state.open_calls
     adopt: list[str] = []
+    pending = _bound_calls(state)
     for call in calls:
+        if call.call_id in pending:
+            continue  # pending again under its own id
         done = settle(call, turn, evidence.get(call.call_id, _NOTHING), policy)
         if done is None:
             adopt.append(call.call_id)
@@ -255,6 +264,18 @@ def _missing_batch(turn: Turn) -> ToolBatch:
         for call in unbatched_calls(turn)
     ]
     return ToolBatch(turn=turn.turn, calls=calls)
+
+
+def _only_waits(state: RunState) -> bool:
+    """Whether nothing was under way but a question to a human, answered or not: its answer is carried out as ever."""
+    if state.inferring or any(call.started for call in state.open_calls):
+        return False
+    return bool(_bound_calls(state)) or any(q.kind in (Kind.CHECKPOINT, Kind.RESTART) for q in state.open_questions)
+
+
+def _bound_calls(state: RunState) -> set[str]:
+    """Return the open calls that were not handed over and that a human was asked about."""
+    return {call.call_id for call in state.open_calls if not call.started and question_of(state, call) is not None}
 
 
 def _was_interrupted(state: RunState, adopt: tuple[str, ...], interrupted: bool) -> bool:

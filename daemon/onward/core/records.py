@@ -155,9 +155,13 @@ class ToolBatch(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted(Record):
-    """A call is handed over to a free worker; its absence means that it did not run."""
+    """A call is handed over to a free worker; its absence means that it did not run.
+
+    `arguments` stands where a human edited them: it runs with these.
+    """
 
     call_id: str
+    arguments: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +178,55 @@ class ToolCallDone(Record):
     evidence: Json | None = None
     output_blob: str | None = None
     ends_run: str | None = None
+    moves_to: str | None = None
+    """The stage that a `transition` call chose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageEntered(Record):
+    """The run is in this stage from here on. `visit` counts the visits of it, from 1."""
+
+    stage: str
+    visit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLeft(Record):
+    """The visit is over; `result` is what it brought."""
+
+    stage: str
+    visit: int
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InteractionOpened(Record):
+    """A question to a human; durable before anybody is shown it. See `core.interactions`."""
+
+    interaction_id: str
+    kind: str
+    prompt: str
+    options: list[str]
+    binds_to: Json
+    ask: Json
+    expires_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InteractionAnswered(Record):
+    """The first durable answer counts, for ever; durable before it is acknowledged."""
+
+    interaction_id: str
+    answer: Json
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InteractionClosed(Record):
+    """Nobody is to answer any more, and why."""
+
+    interaction_id: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +239,11 @@ class Checkpoint(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChanged(Record):
-    """The effective settings as a whole, from here on."""
+    """The effective settings as a whole, from here on. `grants`: see `core.permissions`."""
 
     by: str
     limits: Json
+    grants: list[Json] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from onward.core.conversation import CallState, Conversation, Turn
+from onward.core.interactions import Interaction
+from onward.core.stages import Ledger, Stage, Visit, stages_of
 from onward.core.status import Phase, Status
 
 
@@ -89,6 +91,10 @@ class RunState:
     told: bool = False
     """A revival notice was added and the run has not thought since."""
 
+    ledger: Ledger = field(default_factory=Ledger)
+    interactions: dict[str, Interaction] = field(default_factory=dict)
+    grants: list[dict[str, Any]] = field(default_factory=list)
+
     totals: Totals = field(default_factory=Totals)
     damage: list[Damage] = field(default_factory=list)
     gap_since_turn: bool = False
@@ -101,11 +107,30 @@ class RunState:
         return self.conversation.turn
 
     @property
+    def stage(self) -> Stage | None:
+        """The stage the run is in, as its pinned definition has it."""
+        visit = self.ledger.now
+        return stages_of(self.agent).get(visit.stage) if visit else None
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools that the run has now."""
+        stage = self.stage
+        own = self.agent.get("tools")
+        names = list(stage.tools if stage and stage.tools is not None else own if isinstance(own, list) else [])
+        return [*names, "transition"] if stage and stage.next and "transition" not in names else names
+
+    @property
+    def open_questions(self) -> list[Interaction]:
+        return [question for question in self.interactions.values() if question.is_open]
+
+    @property
     def chain(self) -> list[str]:
         """The models that may be asked, the preferred one first."""
         fallback = self.agent.get("fallback")
         others = fallback if isinstance(fallback, list) else []
-        return [self.model or "", *(model for model in others if isinstance(model, str))]
+        stage = self.stage
+        return [(stage.model if stage else None) or self.model or "", *(model for model in others if isinstance(model, str))]
 
     @property
     def calls(self) -> list[CallState]:
@@ -133,6 +158,7 @@ class RunState:
         """Return the whole state for a Checkpoint. It shares its parts with the state: encode it before it changes."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         talk = {f.name: getattr(self.conversation, f.name) for f in fields(self.conversation)}
+        state["ledger"] = self.ledger.visits
         state["conversation"] = {**talk, "used_ids": sorted(self.conversation.used_ids)}
         return state
 
@@ -159,6 +185,8 @@ class RunState:
             size_bytes=talk["size_bytes"],
             thinking=talk["thinking"],
         )
+        parts["ledger"] = Ledger([Visit(**visit) for visit in parts["ledger"]])
+        parts["interactions"] = {name: Interaction(**item) for name, item in parts["interactions"].items()}
         parts["status"] = Status(parts["status"])
         parts["totals"] = Totals(**parts["totals"])
         parts["damage"] = [Damage(**item) for item in parts["damage"]]

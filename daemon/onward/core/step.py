@@ -3,15 +3,19 @@
 `next_step` is asked after every change. The shell carries the answer out and asks again; it holds no policy of its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from onward.core import retry
 from onward.core.conversation import CallState
+from onward.core.gates import look
+from onward.core.interactions import Interaction, Kind
+from onward.core.records import InteractionClosed, InteractionOpened, Json, MessageAdded, Record, RunPaused, StageLeft
+from onward.core.stages import Stage, asked_at, entering, failing, first_stage
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.times import seconds_between
-from onward.core.vocabulary import Effect, Needs
+from onward.core.vocabulary import Effect, Needs, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,22 @@ class RunCalls:
     """Hand these calls over now, side by side; with none, wait for those that run."""
 
     start: tuple[CallState, ...]
+    edited: dict[str, Json] = field(default_factory=dict)
+    """By call id, the arguments that a human gave instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Append these records durably, in one piece, then ask again."""
+
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForHuman:
+    """Nothing to do before somebody answers one of these questions."""
+
+    questions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +64,7 @@ class Park:
     needs: Needs
     reason: str
     retry_at: str | None = None
+    question: InteractionOpened | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +83,7 @@ class Rest:
     status: Status
 
 
-Step = Infer | RunCalls | WaitUntil | Park | End | Rest
+Step = Infer | RunCalls | Write | WaitForHuman | WaitUntil | Park | End | Rest
 
 TOKENS_PER_BYTE = 0.3
 """A cautious estimate over languages and code, used only to see that a request cannot fit."""
@@ -84,12 +105,19 @@ def next_step(state: RunState, *, now: str, active_s: float, workers: int, windo
         return Rest(state.status)
     if state.gap_since_turn:
         return Park(Needs.DECISION, f"the journal is damaged after the newest turn: {state.damage[-1].what}")
+    if (held_back := _restart_question(state)) is not None:
+        return held_back
+    if (first := first_stage(state.agent)) is not None and not state.ledger.visits:
+        return Write(entering(state.agent, state.ledger, first.name))
     if state.open_calls:
-        return RunCalls(tuple(callable_now(state.calls, workers)))
-    if ended := _ended(state):
+        return _calls(state, workers)
+    if (ended := _ended(state)) is not None:
         return ended
+    if stale := [question for question in state.open_questions if question.kind == Kind.CHECKPOINT]:
+        reason = "the run went on before it was answered"
+        return Write(tuple(InteractionClosed(interaction_id=q.interaction_id, reason=reason) for q in stale))
     if spent := budget_reached(state, active_s):
-        return Park(Needs.BUDGET, spent)
+        return Park(Needs.BUDGET, spent, question=_budget_question(state, spent))
     if window_tokens is not None and state.conversation.size_bytes * TOKENS_PER_BYTE > window_tokens:
         return Park(Needs.DECISION, f"the conversation does not fit the model's window of {window_tokens} tokens")
     model = choose_model(state, now)
@@ -116,37 +144,125 @@ def _cancelled(state: RunState) -> Step:
     return End(Status.CANCELLED, f"cancelled by {state.cancel_by}", None)
 
 
-def callable_now(calls: list[CallState], workers: int) -> list[CallState]:
+def _calls(state: RunState, workers: int) -> Step:
+    gates = look(state)
+    if gates.records:
+        return Write(tuple(gates.records))
+    start = callable_now(state.calls, workers, frozenset(gates.held))
+    if not start and gates.held and not any(call.started for call in state.open_calls):
+        return WaitForHuman(tuple(question.interaction_id for question in state.open_questions))
+    edited = {call.call_id: gates.edited[call.call_id] for call in start if call.call_id in gates.edited}
+    return RunCalls(tuple(start), edited)
+
+
+def _restart_question(state: RunState) -> Step | None:
+    """What `on_restart = "ask"` asked holds everything back but the calls that run on."""
+    question = next((q for q in state.interactions.values() if q.kind == Kind.RESTART and q.closed is None), None)
+    if question is None:
+        return None
+    if question.is_open:
+        running = any(call.started for call in state.open_calls)
+        return RunCalls(()) if running else WaitForHuman((question.interaction_id,))
+    closed = InteractionClosed(interaction_id=question.interaction_id, reason="carried out")
+    if question.decision == "stop":
+        by = question.answered_by or "?"
+        return Write((closed, RunPaused(by=by, reason="it was not to go on after the interruption")))
+    return Write((closed,))
+
+
+def _budget_question(state: RunState, spent: str) -> InteractionOpened | None:
+    if any(question.kind == Kind.BUDGET for question in state.open_questions):
+        return None
+    return InteractionOpened(
+        interaction_id=f"q{len(state.interactions) + 1}",
+        kind=Kind.BUDGET,
+        prompt=f"{spent.capitalize()}. Extend it?",
+        options=[],
+        binds_to={"limit": spent},
+        ask={"limits": state.limits},
+    )
+
+
+def callable_now(calls: list[CallState], workers: int, held: frozenset[str] = frozenset()) -> list[CallState]:
     """Return the calls of a batch that can be handed over now, in model order.
 
     Calls that only read run side by side, up to `workers`; any other call waits for all before it and runs alone, so
-    that what it changes happens in the order the model asked for.
+    that what it changes happens in the order the model asked for. `held` are those that wait for a human.
     """
     running = [call for call in calls if call.started and call.outcome is None]
     ready: list[CallState] = []
+    waiting = False  # a call that changes something waits for a human: others of its kind keep their place behind it
     for call in calls:
         if call.outcome is not None or call.started:
             continue
         busy = len(running) + len(ready)
+        if call.call_id in held:
+            if call.effect != Effect.READ:
+                waiting = True
+            continue
         if call.effect != Effect.READ:
-            return ready if busy else [call]
+            return ready if busy or waiting else [call]
         if busy >= workers or any(other.effect != Effect.READ for other in running):
             return ready
         ready.append(call)
     return ready
 
 
-def _ended(state: RunState) -> End | None:
-    """Return the end that the newest turn makes, if it makes one and nothing is owed."""
+def _ended(state: RunState) -> Step | None:
+    """Return the end that the newest turn makes of its stage or of the run, if nothing is owed."""
     turn = state.turn
     if turn is None or state.conversation.unseen():
         return None
     if (finish := state.finish) is not None:
-        return End(Status(finish.ends_run or Status.COMPLETED), "finish", finish.result)
-    if turn.asks == 0 and turn.stop_reason == "end_turn":
-        text = "\n".join(block["text"] for block in turn.content if type(block.get("text")) is str)
+        status = Status(finish.ends_run or Status.COMPLETED)
+        instead = failing(state.agent, state.ledger, finish.result) if status is Status.FAILED else None
+        return Write(instead) if instead is not None else End(status, "finish", finish.result)
+    moved = next((call for call in turn.calls if call.moves_to and call.outcome == "ok"), None)
+    if moved is None and (turn.asks or turn.stop_reason != "end_turn"):
+        return None
+    text = "\n".join(block["text"] for block in turn.content if type(block.get("text")) is str)
+    if state.stage is None:
         return End(Status.COMPLETED, "the last turn asked for no tools", text)
-    return None
+    return _stage_over(state, state.stage, text, moved.moves_to if moved else None)
+
+
+def _stage_over(state: RunState, stage: Stage, result: str, moves_to: str | None) -> Step | None:
+    visit = state.ledger.now
+    if visit is None or visit.seq > state.turn_seq:
+        return None  # the turn belongs to the stage before
+    asked = [q for q in state.interactions.values() if q.kind == Kind.CHECKPOINT and q.opened_seq > state.turn_seq]
+    to_open, deciding = asked_at(visit, stage, asked, result, len(state.interactions))
+    if to_open is not None:
+        return Write((to_open,))
+    if deciding is not None and deciding.is_open:
+        return WaitForHuman((deciding.interaction_id,))
+    if deciding is not None:
+        reason = (deciding.answer or {}).get("reason", "no reason given")
+        return Write((_said(deciding, f"Rejected: {reason}"),))
+    edited = next((q for q in reversed(asked) if q.decision == "edit"), None)
+    said = () if edited is None else (_said(edited, f"Approved with changes. This counts:\n{_edit(edited)}"),)
+    result = result if edited is None else _edit(edited)
+    target = moves_to or (stage.next[0] if len(stage.next) == 1 else None)
+    if target is None and stage.next:
+        choose = f"choose-{visit.stage}-{visit.visit}"
+        if choose not in state.messages:
+            words = f"This stage is done. Call transition with the next one: {', '.join(stage.next)}."
+            return Write((MessageAdded(message_id=choose, source=Source.SYSTEM, content=words, by="stage"),))
+        target = stage.next[0]
+    if target is None:
+        return End(Status.COMPLETED, f"stage {visit.stage!r} is the last one", result)
+    leave = StageLeft(stage=visit.stage, visit=visit.visit, result=result)
+    return Write((*said, *entering(state.agent, state.ledger, target, leave=leave)))
+
+
+def _said(question: Interaction, text: str) -> MessageAdded:
+    """The id is that of the question, so that an answer is carried out once."""
+    by = question.answered_by or "?"
+    return MessageAdded(message_id=f"answer-{question.interaction_id}", source=Source.HUMAN, content=text, by=by)
+
+
+def _edit(question: Interaction) -> str:
+    return str((question.answer or {}).get("text", ""))
 
 
 def budget_reached(state: RunState, active_s: float) -> str | None:

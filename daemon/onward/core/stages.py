@@ -1,0 +1,148 @@
+"""Stages: which one a run is in, what holds in it, and where it goes when a turn has ended. Pure.
+
+A run without stages in its definition is in none, and none of this concerns it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from onward.core.interactions import Interaction, Kind
+from onward.core.records import InteractionOpened, Json, MessageAdded, Record, RunEnded, StageEntered, StageLeft
+from onward.core.status import Status
+from onward.core.vocabulary import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of a definition. None: as the definition says for the whole run."""
+
+    name: str
+    prompt: str = ""
+    tools: tuple[str, ...] | None = None
+    permissions: Mapping[str, Any] | None = None
+    model: str | None = None
+    checkpoint: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+    max_visits: int | None = None
+    on_error: str = "fail"
+
+
+@dataclass(slots=True, kw_only=True)
+class Visit:
+    """One visit of a stage: a line of the ledger. `left` None: the run is in it."""
+
+    stage: str
+    visit: int
+    entered: str
+    seq: int
+    left: str | None = None
+    turns: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    result: str | None = None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All visits so far, the newest last."""
+
+    visits: list[Visit] = field(default_factory=list)
+
+    @property
+    def now(self) -> Visit | None:
+        """The visit the run is in."""
+        return self.visits[-1] if self.visits and self.visits[-1].left is None else None
+
+    def count(self, stage: str) -> int:
+        return sum(1 for visit in self.visits if visit.stage == stage)
+
+
+def stages_of(agent: Json) -> dict[str, Stage]:
+    """Return the stages of a pinned definition, in order; what is ill-formed is left out."""
+    found: dict[str, Stage] = {}
+    for item in agent.get("stages") or []:
+        if isinstance(item, dict) and isinstance(item.get("name"), str):
+            known = {name: _frozen(item[name]) for name in Stage.__dataclass_fields__ if item.get(name) is not None}
+            found[item["name"]] = Stage(**known)
+    return found
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def first_stage(agent: Json) -> Stage | None:
+    """Return the stage in which a run begins, or None when the definition has none."""
+    return next(iter(stages_of(agent).values()), None)
+
+
+def entering(agent: Json, ledger: Ledger, name: str, *, leave: StageLeft | None = None) -> tuple[Record, ...]:
+    """Return the records that bring a run into a stage, out of the one it is in; or that end it.
+
+    A stage that was visited too often is not entered: its `on_error` decides, a stage at most once more.
+    """
+    stages = stages_of(agent)
+    stage = stages.get(name)
+    tried = {name}
+    while stage is not None and stage.max_visits is not None and ledger.count(stage.name) >= stage.max_visits:
+        following = stages.get(stage.on_error)
+        if following is None or following.name in tried:
+            reason = f"stage {stage.name!r} was visited {ledger.count(stage.name)} times, max_visits is {stage.max_visits}"
+            return _with(leave, RunEnded(status=Status.FAILED, reason=reason))
+        tried.add(following.name)
+        stage = following
+    if stage is None:
+        return _with(leave, RunEnded(status=Status.FAILED, reason=f"the definition has no stage {name!r}"))
+    visit = ledger.count(stage.name) + 1
+    records: list[Record] = [StageEntered(stage=stage.name, visit=visit)]
+    if stage.prompt:
+        message_id = f"stage-{stage.name}-{visit}"
+        records.append(MessageAdded(message_id=message_id, source=Source.SYSTEM, content=stage.prompt, by="stage"))
+    return _with(leave, *records)
+
+
+def _with(leave: StageLeft | None, *records: Record) -> tuple[Record, ...]:
+    return (leave, *records) if leave is not None else records
+
+
+def failing(agent: Json, ledger: Ledger, result: str) -> tuple[Record, ...] | None:
+    """Return the records that follow when the model says that a stage failed; None: the run ends as failed."""
+    visit = ledger.now
+    stage = stages_of(agent).get(visit.stage) if visit else None
+    if visit is None or stage is None or stage.on_error not in stages_of(agent):
+        return None
+    leave = StageLeft(stage=visit.stage, visit=visit.visit, result=result)
+    return entering(agent, ledger, stage.on_error, leave=leave)
+
+
+def asked_at(
+    visit: Visit, stage: Stage, asked: list[Interaction], result: str, opened: int
+) -> tuple[InteractionOpened | None, Interaction | None]:
+    """Return the checkpoint question that is to be opened next, or the one that decides already.
+
+    Args:
+        visit: Where the run is.
+        stage: Its definition.
+        asked: The checkpoint questions opened since the newest turn, in order: one a point.
+        result: What the stage brought, as it is shown.
+        opened: How many questions the run has asked so far.
+
+    Returns:
+        (a question to open, None); or (None, the question that is open or was rejected); or (None, None) when every
+        point is approved.
+    """
+    for point, label in enumerate(stage.checkpoint):
+        if point >= len(asked):
+            question = InteractionOpened(
+                interaction_id=f"q{opened + 1}",
+                kind=Kind.CHECKPOINT,
+                prompt=f"Stage {stage.name!r} is done. {label.capitalize()} what it brought?",
+                options=["approve", "edit", "reject"],
+                binds_to={"stage": visit.stage, "visit": visit.visit, "point": point},
+                ask={"result": result},
+            )
+            return question, None
+        if asked[point].is_open or asked[point].decision == "reject":
+            return None, asked[point]
+    return None, None
