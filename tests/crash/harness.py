@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onward.processes.launcher_kernel import read_small
+from tests.crash.journals import read_journal
 from tests.support import until
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +101,8 @@ class Home:
     noted: bool = False
     """Whether what is flushed is noted, for a power cut."""
     daemons: list[Daemon] = field(default_factory=list)
+    promised: dict[str, str] = field(default_factory=dict)
+    """The run that was acknowledged for each key."""
 
     def __post_init__(self) -> None:
         self.workspace.mkdir(mode=0o700)
@@ -166,7 +169,10 @@ class Home:
         """Ask for a run; None when no answer came, so that nothing was promised."""
         body = {"task": f"run {key}", "workspace": str(self.workspace), "model": f"scripted/{script}", "agent": "sweep"}
         told = self.request("POST", "/v1/runs", body, key)
-        return None if told is None else str(told["run_id"])
+        if told is None:
+            return None
+        assert self.promised.setdefault(key, told["run_id"]) == told["run_id"], "an acknowledged run is gone"
+        return str(told["run_id"])
 
     def listed(self) -> dict[str, Json]:
         """What `GET /v1/runs` shows, by run id; empty when nobody answers."""
@@ -183,7 +189,16 @@ class Home:
             at_rest = len(shown) == count and all(run["status"] in RESTING for run in shown.values())
             return "rests" if at_rest and all(map(index_is_written, self.run_dirs())) else None
 
-        return until(rested, timeout_s) == "rests"
+        try:
+            return until(rested, timeout_s) == "rests"
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.told()}") from None
+
+    def told(self) -> str:
+        """Everything about the runs, for whoever has to understand a failure."""
+        journals = [f"{run.name}:\n{read_journal(run).story()}" for run in self.run_dirs()]
+        log = (self.path / "daemon.log").read_text().splitlines()[-40:]
+        return "\n".join([f"listed: {self.listed()}", *journals, "log:", *log])
 
     def processes(self) -> list[int]:
         """Every living process of this instance, daemons not counted."""

@@ -37,6 +37,7 @@ FIRST_LIFE = {
     **steps("blob", *_REPLACED, hits=4),
     **steps("tools.write", "before_temp", "content", "before_flush", "before_rename", "after_rename", "done", hits=3),
     **steps("index", *_REPLACED),
+    **steps("remove", "before", hits=11),
 }
 
 TIMED = {"journal.flush", "journal.write", "index"}
@@ -71,8 +72,13 @@ SECOND_LIFE = {
     **steps("journal.write", "before", "after", hits=7),
     **steps("journal.flush", "before", "after", hits=5),
     **steps("index", *_REPLACED),
+    **steps("remove", "before", hits=2),
 }
 """What a second daemon passes until it has recovered and a little further, wherever the first one died."""
+
+
+TORN = steps("torn", "write.before", "write.after", "flush.before", "flush.after", "entry.before", "entry.after")
+"""What it passes besides where it sets a torn tail aside."""
 
 
 def cases(points: dict[str, int]) -> list[str]:

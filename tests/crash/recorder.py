@@ -92,7 +92,7 @@ class Recorder:
         def flush(fd: int) -> None:
             begun = _fstat(fd)  # what is written while it runs may or may not be covered
             real(fd)
-            self.note("flushed", inode=begun.st_ino, size=begun.st_size)
+            self.note("flushed", inode=begun.st_ino, size=begun.st_size, is_dir=stat.S_ISDIR(begun.st_mode))
 
         return flush
 
@@ -119,7 +119,7 @@ class Recorder:
             while data := _read(fd, 1 << 20):
                 _write(copy_fd, data)
             _close(copy_fd)
-            return {"copy": copy, "inode": found.st_ino}
+            return {"copy": copy, "inode": found.st_ino, "is_last": found.st_nlink == 1}
         finally:
             _close(fd)
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import orjson
 import pytest
 
@@ -11,7 +12,8 @@ from onward.core.index import index_of
 from onward.errors import StoreError
 from onward.ports.store import Listed
 from onward.store.filestore import FileStore
-from tests.store.worlds import RUN, Passed, fault, installed, journal_of, said, started, store_at
+from tests.store.worlds import RUN, Gate, Passed, fault, installed, journal_of, said, started, store_at
+from tests.support import eventually
 
 META = Path(RUN) / "meta.json"
 
@@ -144,3 +146,18 @@ async def test_the_index_is_never_ahead_of_what_is_durable(tmp_path: Path, point
         known = orjson.loads((tmp_path / META).read_bytes())["journal"]
         assert known["seq"] <= (await store.read(RUN)).state.seq
         assert known["bytes"] <= journal_of(tmp_path).stat().st_size
+
+
+async def test_an_older_index_does_not_overtake_a_newer_one(tmp_path: Path) -> None:
+    async with store_at(tmp_path) as store:
+        await store.create(started())
+        log = await store.open(RUN)
+        with installed(Gate(point="index.write.before")) as gate, anyio.create_task_group() as tasks:
+            assert isinstance(gate, Gate)
+            tasks.start_soon(log.write_index, index_of(log.state))
+            await eventually(lambda: gate.arrived)
+            await log.append(said(1))
+            tasks.start_soon(log.write_index, index_of(log.state))
+            gate.let_pass(2)
+        await log.close()
+    assert orjson.loads((tmp_path / META).read_bytes())["journal"]["bytes"] == journal_of(tmp_path).stat().st_size

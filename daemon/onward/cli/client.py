@@ -53,8 +53,9 @@ class _Connection(http.client.HTTPConnection):
 class Client:
     """Speaks to the daemon at one socket. What fails is raised as the error that the daemon meant."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, timeout_s: float = TIMEOUT_S) -> None:
         self.path = path or find_socket()
+        self.timeout_s = timeout_s
 
     def get(self, path: str, **query: object) -> Json:
         """Read something; tried once more when the daemon is just being restarted.
@@ -65,8 +66,8 @@ class Client:
         given = {name: value for name, value in query.items() if value is not None}
         return self._request("GET", f"{path}?{urlencode(given)}" if given else path, None, {}, again=True)
 
-    def post(self, path: str, body: Json, *, key: str | None = None) -> Json:
-        """Change something. With a `key` it is tried once more, as reading is: the key makes that harmless.
+    def post(self, path: str, body: Json, *, key: str | None = None, repeatable: bool = False) -> Json:
+        """Change something. What is `repeatable`, by itself or by a `key`, is tried once more, as reading is.
 
         Raises:
             OnwardError: As `get`.
@@ -74,7 +75,7 @@ class Client:
         headers = {"content-type": "application/json", "onward-request": "1"}
         if key is not None:
             headers["idempotency-key"] = key
-        return self._request("POST", path, json.dumps(body).encode(), headers, again=key is not None)
+        return self._request("POST", path, json.dumps(body).encode(), headers, again=repeatable or key is not None)
 
     def runs(self, **query: object) -> Iterator[Json]:
         """Yield all runs, newest first."""
@@ -94,7 +95,9 @@ class Client:
             yield from page["records"]
             at = page["next"]
 
-    def stream(self, run_id: str, after: int, timeout_s: Callable[[], float]) -> Iterator[Json | None]:
+    def stream(
+        self, run_id: str, after: int, timeout_s: Callable[[], float], *, deltas: bool = False
+    ) -> Iterator[Json | None]:
         """Yield records with a seq above `after` as they come, until the daemon ends the stream.
 
         None stands for a heartbeat; the first one comes at once.
@@ -103,6 +106,7 @@ class Client:
             run_id: The run.
             after: A seq.
             timeout_s: Asked before each wait: how many seconds of silence are taken.
+            deltas: Yield `{"delta": text}` too, for pieces of an answer that is being written.
 
         Raises:
             TimeoutError: It was silent for longer.
@@ -111,7 +115,8 @@ class Client:
         """
         connection = _Connection(self.path, min(TIMEOUT_S, timeout_s()))
         try:
-            connection.request("GET", f"/v1/runs/{run_id}/events", headers={"last-event-id": str(after)})
+            path = f"/v1/runs/{run_id}/events{'?deltas=true' if deltas else ''}"
+            connection.request("GET", path, headers={"last-event-id": str(after)})
             wire = connection.sock  # the response takes it over
             response = connection.getresponse()
             if response.status != 200:
@@ -149,13 +154,13 @@ class Client:
             raise self._unreachable(error) from error
 
     def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Json:
-        connection = _Connection(self.path, TIMEOUT_S)
+        connection = _Connection(self.path, self.timeout_s)
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             text = response.read()
         except TimeoutError:
-            raise Unreachable(f"the daemon at {self.path} does not answer within {TIMEOUT_S:.0f} s") from None
+            raise Unreachable(f"the daemon at {self.path} does not answer within {self.timeout_s:.0f} s") from None
         except PermissionError:
             raise Unreachable(f"the daemon at {self.path} belongs to another user") from None
         except (*DOWN, *GONE):

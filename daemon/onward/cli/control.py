@@ -1,4 +1,4 @@
-"""The verbs about the daemon itself: up, down, status."""
+"""The verbs about the daemon itself: up, down, status, reload."""
 
 import os
 import select
@@ -10,7 +10,7 @@ from typing import Any
 
 from onward.cli.client import Client, NoDaemon, TimedOut
 from onward.cli.terminal import line, out, out_json, paint, say
-from onward.errors import OnwardError, Unreachable
+from onward.errors import BadConfiguration, OnwardError, Unreachable
 
 START_S = 60.0
 STOP_S = 90.0
@@ -168,8 +168,36 @@ def status(*, as_json: bool) -> int:
     out(f"daemon     {line(known['version'], 40)}, pid {known['pid']}, up {known['uptime_s']:.0f} s, at {client.path}")
     runs = ", ".join(f"{count} {line(name, 20)}" for name, count in sorted(known["runs"].items()))
     out(f"runs       {runs or 'none'}")
+    _show_config(known.get("config") or {})
     _show_recovery(known.get("recovery") or {})
     return 0
+
+
+def reload() -> int:
+    """Let the daemon read its configuration again; 78 if something is wrong with it."""
+    config = Client().post("/v1/daemon/reload", {}, repeatable=True)
+    for problem in config["problems"]:
+        say(str(problem))
+    if not config["ok"]:
+        say("settings stay as they were; an agent that is wrong cannot be used. `onward status` shows it too")
+        return BadConfiguration.exit_code
+    say("the configuration was read and is used")
+    if config.get("restart_needed"):
+        say(f"not before a restart of the daemon: {', '.join(config['restart_needed'])}")
+    return 0
+
+
+def _show_config(config: Json) -> None:
+    waits = ", ".join(line(name, 60) for name in config.get("restart_needed") or [])
+    told = (
+        "ok" if config.get("ok", True) else "WRONG: settings stay as they were; an agent that is wrong cannot be used"
+    )
+    read = f", read at {line(config['loaded_at'], 40)}" if config.get("loaded_at") else ""
+    out(f"config     {paint(told, '' if config.get('ok', True) else 'bad')}{read}")
+    for problem in config.get("problems") or []:
+        out(f"           {paint(line(problem, 400), 'bad')}")
+    if waits:
+        out(f"           {paint(f'a restart is needed for {waits}', 'warn')}")
 
 
 def _show_recovery(report: Json) -> None:

@@ -30,13 +30,15 @@ def exit_code(run: Json) -> int:
 class Follower:
     """Follows one run from a seq on. `at` is the seq of the last record that was yielded.
 
-    `say` is told when the daemon is gone and when it is back. `deadline` is a monotonic time; None: no limit.
+    `say` is told when the daemon is gone and when it is back. `on_delta` is given the pieces of an answer that is being
+    written; the next record supersedes them. `deadline` is a monotonic time; None: no limit.
     """
 
     client: Client
     run_id: str
     at: int = 0
     say: Callable[[str], None] = lambda _: None
+    on_delta: Callable[[str], None] | None = None
     deadline: float | None = None
     patience_s: float = PATIENCE_S
     _lost_at: float | None = None
@@ -95,10 +97,14 @@ class Follower:
         return self.client.get(f"/v1/runs/{self.run_id}")
 
     def _stream(self) -> Iterator[Json | None]:
-        for record in self.client.stream(self.run_id, self.at, self._silence_s):
+        deltas = self.on_delta is not None
+        for record in self.client.stream(self.run_id, self.at, self._silence_s, deltas=deltas):
             self._is_back()
             if record is None:
                 yield None
+            elif "seq" not in record:
+                if self.on_delta is not None:
+                    self.on_delta(str(record.get("delta", "")))
             elif record["seq"] > self.at:
                 self.at = record["seq"]
                 yield record

@@ -1,29 +1,13 @@
 """The `onward` command. Each verb imports what it does when it is asked for: `onward ps` must be quick."""
 
-import functools
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-app = typer.Typer(
-    name="onward",
-    help="Supervises LLM agent runs and never loses one.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-_CUT_OFF = 141
-"""128 + SIGPIPE, as of any program whose reader went away."""
-
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run id, or the beginning of one.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text; JSON lines for several.")]
+from onward.cli import acting
+from onward.cli.command import AsJson, Run, app, verb
 
 
 def main() -> NoReturn:
@@ -33,41 +17,6 @@ def main() -> NoReturn:
             reconfigure(errors="backslashreplace")
     app()
     sys.exit(0)  # not reached: typer exits
-
-
-def verb(action: Callable[..., int]) -> Callable[..., None]:
-    """Make a command of a function that returns an exit code: whatever it raises becomes one line and another code."""
-
-    @functools.wraps(action)
-    def command(*args: object, **kwargs: object) -> None:
-        try:
-            code = action(*args, **kwargs)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # What is still buffered would fail again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = _CUT_OFF
-        except KeyboardInterrupt:
-            code = 130
-        except Exception as error:  # noqa: BLE001  # no traceback ever reaches a person
-            code = _complain(error)
-        raise typer.Exit(code)
-
-    return command
-
-
-def _complain(error: Exception) -> int:
-    from onward.cli.terminal import say
-    from onward.errors import OnwardError
-
-    if isinstance(error, OnwardError):
-        say(f"onward: {error}")
-        return error.exit_code
-    if isinstance(error, OSError):
-        say(f"onward: {error}")
-        return 1
-    say(f"onward: a bug in Onward: {type(error).__name__}: {error}")
-    return 1
 
 
 @app.command()
@@ -127,6 +76,12 @@ def run(
     on_restart: Annotated[
         str | None, typer.Option("--on-restart", metavar="resume|stop", help="What happens after an interruption.")
     ] = None,
+    max_cost_usd: Annotated[
+        float | None, typer.Option("--max-cost-usd", min=0, metavar="X", help="US dollars, at most.")
+    ] = None,
+    max_turns: Annotated[
+        int | None, typer.Option("--max-turns", min=1, metavar="N", help="Answers of the model, at most.")
+    ] = None,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="The same key gives the same run.")] = None,
 ) -> int:
     """Start a run (and a daemon, if none runs) and follow it."""
@@ -135,8 +90,15 @@ def run(
 
     client, _ = control.ensure_daemon()
     started = runs.start(
-        client, task, agent=agent, workspace=workspace, model=model, on_restart=on_restart, key=key
-    )  # fmt: skip
+        client,
+        task,
+        agent=agent,
+        workspace=workspace,
+        model=model,
+        on_restart=on_restart,
+        limits={"cost_usd": max_cost_usd, "turns": max_turns},
+        key=key,
+    )
     run_id = str(started["run_id"])
     if detach:
         out(run_id)
@@ -221,3 +183,6 @@ def demo() -> int:
     from onward.cli import demo as scene
 
     return scene.demo()
+
+
+app.add_typer(acting.app)

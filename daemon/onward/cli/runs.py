@@ -10,6 +10,7 @@ from typing import Any
 
 from onward.cli.client import Client
 from onward.cli.follow import STOPPED, Follower, exit_code
+from onward.cli.live import LiveText, live_text
 from onward.cli.terminal import age, block, dollars, line, out, out_json, paint, say, table
 from onward.cli.timeline import OUTCOMES, Timeline
 from onward.core.ids import is_run_id
@@ -37,20 +38,24 @@ def start(
     workspace: Path | None,
     model: str | None,
     on_restart: str | None,
+    limits: Json | None = None,
     key: str | None,
 ) -> Json:
     """Start a run; asking twice (the daemon may be restarted in between) starts one."""
     if model is not None and model.startswith(_SCRIPTED):
         model = _SCRIPTED + os.path.abspath(model.removeprefix(_SCRIPTED))
-    given = {"agent": agent, "model": model, "on_restart": on_restart}
+    given: Json = {"agent": agent, "model": model, "on_restart": on_restart}
+    if asked := {name: value for name, value in (limits or {}).items() if value is not None}:
+        given["limits"] = asked
     body = {"task": clean(task), "workspace": os.path.abspath(workspace or ""), **given}
     return client.post("/v1/runs", body, key=key or os.urandom(16).hex())
 
 
 def follow(client: Client, run_id: str) -> int:
     """Show a run as it goes on; return the exit code that tells how it stands in the end."""
-    follower = Follower(client, run_id, say=say)
-    _show_all(follower.until_stopped(), Timeline())
+    with live_text() as live:
+        follower = Follower(client, run_id, say=live.say, on_delta=live.on_delta)
+        _show_all(follower.until_stopped(), Timeline(), live)
     run = follower.run()
     code = exit_code(run)
     say(f"{run_id}: {run['status'] if code <= 1 else _WORDS[code].format(run=run_id)}")
@@ -162,7 +167,9 @@ def logs(run: str, *, following: bool, last: int | None, after: int, as_json: bo
             _show_all(iter(tail), timeline)
             after = tail[-1]["seq"] if tail else after
         if following:
-            _show_all(Follower(client, run_id, at=after, say=say).until_ended(), timeline)
+            with live_text(wanted=timeline is not None) as live:
+                follower = Follower(client, run_id, at=after, say=live.say, on_delta=live.on_delta)
+                _show_all(follower.until_ended(), timeline, live)
         elif last is None:
             _show_all(client.records(run_id, after), timeline)
     except KeyboardInterrupt:
@@ -209,8 +216,10 @@ def resolve(client: Client, run: str) -> str:
     raise BadRequest(f"{run!r} is the beginning of {len(found)} runs:\n  {listed}")
 
 
-def _show_all(records: Iterator[Json], timeline: Timeline | None) -> None:
+def _show_all(records: Iterator[Json], timeline: Timeline | None, live: LiveText | None = None) -> None:
     for record in records:
+        if live is not None:
+            live.clear()  # the record says it for good, or says that the answer did not come
         if timeline is None:
             out_json(record)
         else:

@@ -134,6 +134,16 @@ def _control(label: str, tone: str) -> Callable[[Timeline, Json], list[Entry]]:
     return made
 
 
+def _settings(_: Timeline, r: Json) -> list[Entry]:
+    limits = r.get("limits")
+    shown = ", ".join(f"{name} {value}" for name, value in limits.items()) if isinstance(limits, dict) else ""
+    return [Entry("limits", line(f"{shown} (by {r.get('by')})"), "good")]
+
+
+def _cancel(_: Timeline, r: Json) -> list[Entry]:
+    return [Entry("cancel", line(f"asked by {r.get('by')}"), "warn")]
+
+
 def _draining(_: Timeline, r: Json) -> list[Entry]:
     in_flight = r.get("in_flight") or []
     left = f"; in flight: {line(', '.join(map(str, in_flight)))}" if in_flight else ""
@@ -166,6 +176,8 @@ _MAKERS: dict[str, Callable[[Timeline, Json], list[Entry]]] = {
     "ToolCallStarted": _silent,
     "ToolCallDone": _call_done,
     "Checkpoint": _silent,
+    "SettingsChanged": _settings,
+    "CancelRequested": _cancel,
     "RunPaused": _control("paused", "warn"),
     "RunResumed": _control("resumed", "good"),
     "RunParked": _control("parked", "warn"),

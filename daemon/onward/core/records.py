@@ -52,6 +52,7 @@ class RunStarted(Record):
     parent: str | None = None
     depth: int = 0
     idempotency_key: str | None = None
+    request_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from onward.core.conversation import Block
 from onward.core.ids import make_call_id
 from onward.core.records import Call, ToolCallDone
 from onward.core.vocabulary import Effect, Outcome, SettledBy
+from onward.ports.process import EndedBy
 from onward.ports.tool import Tool, ToolResult
 
 _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SHELL")
@@ -40,6 +41,17 @@ def refused(call_name: str, arguments: dict[str, Any] | str, tools: Mapping[str,
         text = f"[error] the arguments are no JSON object, so nothing was done. They were:\n{arguments}"
         return ToolResult(text=text, outcome=Outcome.ERROR)
     return None
+
+
+def given_up(by: EndedBy) -> ToolResult:
+    """Return the result of a call of this process that was not waited for any longer."""
+    cancelled = by is EndedBy.CANCEL
+    why = "it was given up on request" if cancelled else "it was given up because the daemon was stopped"
+    text = (
+        f"[error] {'cancelled' if cancelled else 'interrupted'}: {why}. Whether it took effect is unknown. It has NOT "
+        "been retried. Verify the state of what it was changing before assuming either way."
+    )
+    return ToolResult(text=text, outcome=Outcome.CANCELLED if cancelled else Outcome.INTERRUPTED, reason=why)
 
 
 def done(

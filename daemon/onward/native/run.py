@@ -36,7 +36,7 @@ from onward.core.text import clean_json, excerpt
 from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs, Outcome, SettledBy
 from onward.errors import StoreError
-from onward.native.calls import calls_in, done, refused, tool_environment
+from onward.native.calls import calls_in, done, given_up, refused, tool_environment
 from onward.native.tools.process_result import result_of_exit
 from onward.ports.clock import Clock
 from onward.ports.model import Model, ModelFailure, ModelRequest, ModelTurn
@@ -49,6 +49,8 @@ WORKERS = 8
 RESULT_BYTES = 32 * 1024
 MESSAGE_BYTES = 2000
 END_GRACE_S = 10.0
+DRAIN_GRACE_S = 15.0
+"""Seconds that a call which may be given up still has when the run is drained."""
 
 
 class Recorder(Protocol):
@@ -105,6 +107,7 @@ class NativeRun:
         self._end_commands: EndedBy | None = None
         self._inference: anyio.CancelScope | None = None
         self._process_scopes: dict[str, anyio.CancelScope] = {}
+        self._stoppable_scopes: dict[str, anyio.CancelScope] = {}
         self._tasks: TaskGroup | None = None
         self._active_base = recorder.state.totals.active_s
         self._active_since: float | None = ports.clock.monotonic()
@@ -154,6 +157,8 @@ class NativeRun:
         if commands:
             for scope in list(self._process_scopes.values()):
                 scope.cancel()
+            for scope in self._stoppable_scopes.values():
+                self._limit(scope)
         self.wake()
 
     def wake(self) -> None:
@@ -334,7 +339,7 @@ class NativeRun:
             return
         tool = self._ports.tools[call.name]
         try:
-            result = await (self._launched(tool, call) if tool.spec.runs_process else tool.call(*self._with(call)))
+            result = await (self._launched(tool, call) if tool.spec.runs_process else self._called(tool, call))
         except (OSError, StoreError) as error:
             text = f"[error] the call could not be started, so nothing was done: {error}"
             result = ToolResult(text=text, outcome=Outcome.ERROR)
@@ -342,6 +347,25 @@ class NativeRun:
             return
         faults.hit("run.call_ended")
         await self._finished(call, result, clock.monotonic() - began)
+
+    async def _called(self, tool: Tool, call: CallState) -> ToolResult | None:
+        """Run a call in this process. None: a drain did not wait for it, and the next daemon settles it."""
+        if not tool.spec.stoppable:
+            return await tool.call(*self._with(call))
+        result: ToolResult | None = None
+        with anyio.CancelScope() as scope:
+            self._stoppable_scopes[call.call_id] = scope
+            if self._draining or self.state.cancel_by is not None:
+                self._limit(scope)
+            result = await tool.call(*self._with(call))
+        del self._stoppable_scopes[call.call_id]
+        if result is None and self._end_commands is not None:
+            result = given_up(self._end_commands)
+        return result
+
+    def _limit(self, scope: anyio.CancelScope) -> None:
+        grace_s = 0.0 if self._end_commands is EndedBy.CANCEL else DRAIN_GRACE_S
+        scope.deadline = min(scope.deadline, anyio.current_time() + grace_s)
 
     async def _launched(self, tool: Tool, call: CallState) -> ToolResult | None:
         """Run a call under the launcher. None: the daemon is being drained and the command goes on without it."""

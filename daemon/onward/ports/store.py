@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from onward.core.masking import KnownSecrets
 from onward.core.records import Json, Record, RunStarted
 from onward.core.replay import Replay
 from onward.core.state import RunState
@@ -82,6 +83,11 @@ class RunStore(Protocol):
 
     @property
     def runs_inode(self) -> int: ...
+
+    @property
+    def secrets(self) -> KnownSecrets:
+        """The values that are masked in everything that is written; whoever learns of another adds it."""
+        ...
 
     @property
     def lock_path(self) -> Path:

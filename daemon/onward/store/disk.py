@@ -9,7 +9,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from onward.errors import DiskFull, NotFound, StoreError, Unreadable
 from onward.testing import faults
@@ -181,13 +181,16 @@ def make_dirs(path: str) -> None:
 
 
 def remove_tree(name: str, *, dir_fd: int) -> None:
-    """Remove a directory and what is in it; links are removed, never followed. A missing one is no error."""
+    """Remove a directory and what is in it; links are removed, never followed.
+
+    What is missing is no error, for somebody else may be removing the same.
+    """
     try:
         fd = open_dir(name, dir_fd=dir_fd)
     except NotFound:
         return
     except Unreadable:
-        os.unlink(name, dir_fd=dir_fd)
+        _remove(os.unlink, name, dir_fd)
         return
     try:
         with os.scandir(fd) as entries:
@@ -196,10 +199,16 @@ def remove_tree(name: str, *, dir_fd: int) -> None:
             if is_dir:
                 remove_tree(entry_name, dir_fd=fd)
             else:
-                os.unlink(entry_name, dir_fd=fd)
+                _remove(os.unlink, entry_name, fd)
     finally:
         os.close(fd)
-    os.rmdir(name, dir_fd=dir_fd)
+    _remove(os.rmdir, name, dir_fd)
+
+
+def _remove(remove: Callable[..., None], name: str, dir_fd: int) -> None:
+    faults.hit("remove.before")
+    with contextlib.suppress(FileNotFoundError):
+        remove(name, dir_fd=dir_fd)
 
 
 def read_lines(fd: int, offset: int = 0, *, limit: int = 32 * 1024 * 1024) -> Iterator[bytes]:

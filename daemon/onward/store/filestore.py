@@ -50,7 +50,7 @@ class FileStore:
         self._fd = fd
         self._held = held
         self._clock = clock
-        self._secrets = secrets
+        self.secrets = secrets
         self._flusher = flusher
         self._facts = Facts(fd, flusher)
         self._pages = Pages()
@@ -75,7 +75,7 @@ class FileStore:
         return await anyio.to_thread.run_sync(self._walk)
 
     async def create(self, started: RunStarted) -> None:
-        body = self._secrets.mask(encode_body(started.to_json()))
+        body = self.secrets.mask(encode_body(started.to_json()))
         ts = stamp(self._clock.now())
         try:
             await anyio.to_thread.run_sync(self._give_birth, parse_run_id(started.run_id), body, ts)
@@ -91,7 +91,7 @@ class FileStore:
         size = replay.end + (1 if replay.add_newline else 0)
         journal = Journal(loaded.fd, self._flusher, name=run_id, seq=replay.state.seq, size=size)
         checkpoint = (replay.checkpoint_offset, replay.checkpoint_bytes)
-        return FileRunLog(self._fd, journal, replay.state, self._clock, checkpoint, self._secrets)
+        return FileRunLog(self._fd, journal, replay.state, self._clock, checkpoint, self.secrets)
 
     async def read(self, run_id: str) -> Replay:
         return await anyio.to_thread.run_sync(rundir.read, self._fd, parse_run_id(run_id))
@@ -107,7 +107,7 @@ class FileStore:
             raise Unreadable(f"the journal of {run_id} cannot be read: {error.strerror}") from error
 
     async def put_blob(self, run_id: str, data: bytes) -> str:
-        data = self._secrets.mask(data)
+        data = self.secrets.mask(data)
         try:
             return await anyio.to_thread.run_sync(rundir.write_blob, self._fd, parse_run_id(run_id), data)
         except OSError as error:

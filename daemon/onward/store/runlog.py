@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
+import anyio
 import anyio.to_thread
 import orjson
 
@@ -44,6 +45,8 @@ class FileRunLog:
         self._clock = clock
         self._secrets = secrets
         self._checkpoint_offset, self._checkpoint_bytes = checkpoint
+        self._index_turn = anyio.Lock()
+        self._indexed_bytes = 0
         self._closed = False
 
     @property
@@ -76,17 +79,18 @@ class FileRunLog:
         await self._journal.flush()
 
     async def write_index(self, index: Json) -> None:
-        position = {
-            "seq": self._journal.seq,
-            "bytes": self._journal.size,
-            "checkpoint_offset": self._checkpoint_offset,
-        }
+        size = self._journal.size
+        position = {"seq": self._journal.seq, "bytes": size, "checkpoint_offset": self._checkpoint_offset}
         data = orjson.dumps({**index, "journal": position}, option=orjson.OPT_INDENT_2)
         await self._journal.flush()
-        try:
-            await anyio.to_thread.run_sync(self._replace_index, data)
-        except OSError as error:
-            raise disk.as_store_error(error, f"writing meta.json of {self.state.run_id}") from error
+        async with self._index_turn:
+            if size < self._indexed_bytes:
+                return  # a newer one overtook this one in the flush
+            try:
+                await anyio.to_thread.run_sync(self._replace_index, data)
+            except OSError as error:
+                raise disk.as_store_error(error, f"writing meta.json of {self.state.run_id}") from error
+            self._indexed_bytes = size
 
     async def close(self) -> None:
         if not self._closed:

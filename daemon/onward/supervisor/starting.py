@@ -1,8 +1,11 @@
 """From a request to the record that a run begins with."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from onward import __version__
 from onward.config.agents import AgentDefinition, Limits, definition_hash
@@ -39,17 +42,14 @@ def started(run_id: str, request: StartRequest, name: str, definition: AgentDefi
         version=__version__,
         model=model,
         idempotency_key=request.idempotency_key,
+        request_hash=request_hash(request) if request.idempotency_key else None,
     )
 
 
-def same_request(index: Json, request: StartRequest, default_agent: str) -> bool:
-    """Whether a run with the same idempotency key was started by the same request, as far as its index can tell."""
-    shown = clean(request.task)[: len(index.get("task", ""))]
-    return (
-        index.get("agent") == (request.agent or default_agent)
-        and index.get("task") == shown
-        and index.get("workspace") == os.path.realpath(request.workspace)
-    )
+def request_hash(request: StartRequest) -> str:
+    """Return what tells a repeated request from another one that comes with the same idempotency key."""
+    asked = [getattr(request, name) for name in ("task", "workspace", "agent", "model", "on_restart", "limits")]
+    return hashlib.sha256(orjson.dumps([clean(asked[0]), *asked[1:]], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _workspace(path: str) -> str:

@@ -37,7 +37,7 @@ from onward.supervisor.entries import Entry
 from onward.supervisor.models import Models
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slot, Slots
-from onward.supervisor.starting import same_request, started
+from onward.supervisor.starting import request_hash, started
 from onward.supervisor.watching import News, follow
 from onward.supervisor.worker import Drain, Worker, seconds_until
 
@@ -167,7 +167,8 @@ class Supervisor:
             finally:
                 if not self._starting[key].statistics().tasks_waiting:
                     del self._starting[key]
-        if not same_request(known.index, request, self._default_agent):
+        first = await self._store.records(known.run_id, after=0, limit=1)
+        if first and first[0].get("request_hash") != request_hash(request):
             raise Conflict(f"the idempotency key {key!r} was used for another request, which started {known.run_id}")
         return known.shown(), False
 

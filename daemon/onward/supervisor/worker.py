@@ -1,9 +1,11 @@
 """One run comes to work: opened, recovered, driven, closed. Whatever goes wrong in it stays in it."""
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 
 import anyio
@@ -20,6 +22,8 @@ from onward.core.status import TERMINAL, Status
 from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs
 from onward.errors import NotFound, StoreError, Unreadable
+from onward.native.mcp.place import Place, Unavailable
+from onward.native.mcp.tools import mcp_tools
 from onward.native.run import NativeRun, RunPorts
 from onward.ports.clock import Clock
 from onward.ports.process import EndedBy, ProcessSpawner, Trace
@@ -117,13 +121,29 @@ class Worker:
         if decided.revived is not None:
             log.info("run revived", cause=decided.revived.cause, settled=len(decided.settlements))
             await self.pacer.wait()
-        await self._drive(entry, live, slot, decided.adopt)
+        try:
+            async with mcp_tools(state.agent, self._place(state)) as more:
+                await self._drive(entry, live, slot, decided.adopt, _chosen(self.tools, state) | more)
+        except Unavailable as error:
+            await self._park(entry, live, error.needs, str(error))
 
-    async def _drive(self, entry: Entry, live: LiveRun, slot: Slot, adopt: tuple[str, ...]) -> None:
+    def _place(self, state: RunState) -> Place:
+        return Place(
+            instance=self.store.instance,
+            run_id=state.run_id,
+            workspace=Path(state.workspace),
+            environment=os.environ,
+            secrets=self.store.secrets,
+            clock=self.clock,
+        )
+
+    async def _drive(
+        self, entry: Entry, live: LiveRun, slot: Slot, adopt: tuple[str, ...], tools: Mapping[str, Tool]
+    ) -> None:
         ports = RunPorts(
             store=self.store,
             load_model=self.models.load,
-            tools=_chosen(self.tools, live.state),
+            tools=tools,
             spawner=self.spawner,
             clock=self.clock,
             random=self.random,
@@ -145,11 +165,13 @@ class Worker:
             if state.status is Status.PARKED:
                 await live.append_durably(RunResumed(by="daemon", reason="its time has come"))
             return True
+        await self._park(entry, live, Needs.WORKSPACE, f"the workspace {state.workspace!r} is not there")
+        return False
+
+    async def _park(self, entry: Entry, live: LiveRun, needs: Needs, reason: str) -> None:
         delay_s = min(PARKED_FIRST_S * 2.0 ** min(entry.failures, 10), PARKED_LONGEST_S)
         retry_at = stamp(self.clock.now() + timedelta(seconds=delay_s))
-        reason = f"the workspace {state.workspace!r} is not there"
-        await live.append_durably(RunParked(by="daemon", reason=reason, needs=Needs.WORKSPACE, retry_at=retry_at))
-        return False
+        await live.append_durably(RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at))
 
     async def _quarantine(self, live: LiveRun, error: Exception) -> None:
         log.error("run quarantined", error=str(error), exc_info=error)

@@ -19,6 +19,7 @@ from anyio import lowlevel, to_thread
 from onward.core import fold
 from onward.core.ids import is_call_id, parse_run_id
 from onward.core.line import BLOB_BYTES, decode, encode_body, parse, seal
+from onward.core.masking import KnownSecrets
 from onward.core.records import Json, Record, RunStarted
 from onward.core.replay import NotAJournal, Replay, Replayer
 from onward.core.state import RunState
@@ -62,7 +63,7 @@ class MemoryRunLog:
         self._check()
         self._store.check_space()
         ts, first = stamp(self._store.clock.now()), self.state.seq + 1
-        bodies = [encode_body(record.to_json()) for record in records]
+        bodies = [self._store.secrets.mask(encode_body(record.to_json())) for record in records]
         for seq, body in enumerate(bodies, first):
             line = {**orjson.loads(body), "seq": seq, "ts": ts}
             self._run.lines.append(seal(seq, self._durable_seq, ts, self._placed(body, line["type"])))
@@ -124,6 +125,7 @@ class MemoryStore:
 
     def __init__(self, clock: Clock, evidence: Path) -> None:
         self.clock = clock
+        self.secrets = KnownSecrets()
         self.runs: dict[str, StoredRun] = {}
         self.full = False
         self._evidence = evidence
@@ -149,6 +151,7 @@ class MemoryStore:
     def keep(self, run: StoredRun, data: bytes) -> str:
         """Keep a blob; returns its name."""
         self.check_space()
+        data = self.secrets.mask(data)
         sha = hashlib.sha256(data).hexdigest()
         run.blobs[sha] = data
         return sha
@@ -163,7 +166,7 @@ class MemoryStore:
         if run_id in self.runs:
             raise Conflict(f"run {run_id} exists already")
         self.check_space()
-        line = seal(1, 0, stamp(self.clock.now()), encode_body(started.to_json()))
+        line = seal(1, 0, stamp(self.clock.now()), self.secrets.mask(encode_body(started.to_json())))
         self.runs[run_id] = StoredRun(lines=[line], durable=1)
 
     async def open(self, run_id: str) -> MemoryRunLog:

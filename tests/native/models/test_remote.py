@@ -12,6 +12,7 @@ from onward.testing.clocks import FakeClock
 from tests.fake_server.answers import Answer, call, in_order, in_turn, refused, text, thinking
 from tests.fake_server.server import KEY, serving
 from tests.native.models.asking import PROVIDERS, TASK, connected, failure_of, request
+from tests.support import eventually
 
 both = pytest.mark.parametrize("kind", PROVIDERS)
 
@@ -152,12 +153,13 @@ async def test_cancelling_drops_the_request_and_frees_its_place(kind: str) -> No
 
 @both
 async def test_no_more_requests_are_out_than_allowed(kind: str) -> None:
-    with serving(in_order(ANSWER)) as fake:
+    with serving(in_order(Answer(blocks=ANSWER.blocks, stall_after=1))) as fake:
         async with connected(kind, fake, concurrency=3) as model, anyio.create_task_group() as tasks:
             for _ in range(12):
                 tasks.start_soon(model.infer, request())
-        assert len(fake.requests) == 12
-        assert 1 < fake.most_at_once <= 3
+            await eventually(lambda: fake.most_at_once == 3)
+            fake.go_on.set()
+        assert (len(fake.requests), fake.most_at_once) == (12, 3)
 
 
 @both
@@ -179,7 +181,8 @@ async def test_after_a_rate_limit_nothing_is_sent_until_its_time(kind: str) -> N
             assert second.failure is F.RATE_LIMITED
             assert second.retry_after_s == pytest.approx(30.0)
             assert len(fake.requests) == 1
-            assert isinstance(clock := model._connection.clock, FakeClock)
+            clock = model._connection.clock
+            assert isinstance(clock, FakeClock)
             clock.advance(31)
             await model.infer(request())
 
