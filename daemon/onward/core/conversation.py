@@ -49,6 +49,8 @@ class CallState:
     is_error: bool = False
     ends_run: str | None = None
     moves_to: str | None = None
+    edited: dict[str, Any] | None = None
+    """The arguments it ran with, where a human changed them; the model's own stay in the conversation."""
 
 
 @dataclass(slots=True, kw_only=True)

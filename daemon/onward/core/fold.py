@@ -238,8 +238,7 @@ def _tool_call_started(state: RunState, line: Line) -> None:
         raise BadRecord(f"ToolCallStarted names {line['call_id']!r}, which is not in the newest batch")
     call.started = True
     state.drained = False
-    if line.get("arguments") is not None:
-        call.arguments = line["arguments"]
+    call.edited = line.get("arguments")
     call.boot_id = state.claim["boot_id"] if state.claim else None
 
 

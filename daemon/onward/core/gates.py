@@ -1,5 +1,6 @@
 """What stands between a call and its start: a human who is the tool, or who is asked for permission. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -45,6 +46,13 @@ def look(state: RunState) -> Gates:
         elif question is not None and question.answer and "arguments" in question.answer:
             gates.edited[call.call_id] = question.answer["arguments"]
     return gates
+
+
+def may_hold(state: RunState, names: Iterable[str]) -> bool:
+    """Whether one of these calls may have to wait for a human or be denied: then `look` has to be asked first."""
+    stage = state.stage
+    rules = stage.permissions if stage and stage.permissions is not None else state.agent.get("permissions")
+    return any(name in HUMAN_TOOLS or (isinstance(rules, dict) and name in rules) for name in names)
 
 
 def question_of(state: RunState, call: CallState) -> Interaction | None:

@@ -1,8 +1,8 @@
 """May this call run: allow, ask or deny, by tool and arguments. Pure.
 
-The first rule that matches decides; a tool without rules is allowed. A rule with `prefix` matches the arguments of
-one simple shell command. A command with any metacharacter, newline, assignment or redirection hides what it runs: where a
-tool has prefix rules, it is asked about.
+The first rule that matches decides; a tool without rules is allowed. A rule with `prefix` matches the words of one
+simple shell command. A command with any metacharacter, newline, assignment or redirection hides what it runs: where a tool has
+prefix rules, it is asked about.
 """
 
 import fnmatch

@@ -12,6 +12,10 @@ from onward.core.records import InteractionOpened, Json, MessageAdded, Record, R
 from onward.core.status import Status
 from onward.core.vocabulary import Source
 
+TRANSITION = "transition"
+"""The tool with which a model chooses the next stage."""
+MCP_PREFIX = "mcp__"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
@@ -88,7 +92,7 @@ def entering(agent: Json, ledger: Ledger, name: str, *, leave: StageLeft | None 
     while stage is not None and stage.max_visits is not None and ledger.count(stage.name) >= stage.max_visits:
         following = stages.get(stage.on_error)
         if following is None or following.name in tried:
-            reason = f"stage {stage.name!r} was visited {ledger.count(stage.name)} times, max_visits is {stage.max_visits}"
+            reason = f"stage {stage.name!r} was visited {stage.max_visits} times, which is its max_visits"
             return _with(leave, RunEnded(status=Status.FAILED, reason=reason))
         tried.add(following.name)
         stage = following

@@ -8,7 +8,7 @@ from typing import Any
 
 from onward.core.conversation import CallState, Conversation, Turn
 from onward.core.interactions import Interaction
-from onward.core.stages import Ledger, Stage, Visit, stages_of
+from onward.core.stages import MCP_PREFIX, TRANSITION, Ledger, Stage, Visit, stages_of
 from onward.core.status import Phase, Status
 
 
@@ -118,7 +118,13 @@ class RunState:
         stage = self.stage
         own = self.agent.get("tools")
         names = list(stage.tools if stage and stage.tools is not None else own if isinstance(own, list) else [])
-        return [*names, "transition"] if stage and stage.next and "transition" not in names else names
+        return [*names, TRANSITION] if stage and stage.next and TRANSITION not in names else names
+
+    def allows(self, tool: str) -> bool:
+        """Whether the run has a tool now; those of MCP servers are in every stage that does not list its own tools."""
+        stage = self.stage
+        from_server = tool.startswith(MCP_PREFIX) and (stage is None or stage.tools is None)
+        return from_server or tool in self.tools
 
     @property
     def open_questions(self) -> list[Interaction]:
@@ -130,7 +136,8 @@ class RunState:
         fallback = self.agent.get("fallback")
         others = fallback if isinstance(fallback, list) else []
         stage = self.stage
-        return [(stage.model if stage else None) or self.model or "", *(model for model in others if isinstance(model, str))]
+        own = (stage.model if stage else None) or self.model or ""
+        return [own, *(model for model in others if isinstance(model, str))]
 
     @property
     def calls(self) -> list[CallState]:

@@ -1,11 +1,12 @@
 """From a model's answer to calls, and from a tool's result to its record. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from onward.core.conversation import Block
+from onward.core.conversation import Block, CallState
 from onward.core.ids import make_call_id
 from onward.core.records import Call, ToolCallDone
+from onward.core.stages import TRANSITION
+from onward.core.state import RunState
 from onward.core.vocabulary import Effect, Outcome, SettledBy
 from onward.ports.process import EndedBy
 from onward.ports.tool import Tool, ToolResult
@@ -32,13 +33,17 @@ def calls_in(content: list[Block], turn: int, tools: Mapping[str, Tool]) -> list
     return calls
 
 
-def refused(call_name: str, arguments: dict[str, Any] | str, tools: Mapping[str, Tool]) -> ToolResult | None:
+def refused(state: RunState, call: CallState, tools: Mapping[str, Tool]) -> ToolResult | None:
     """Return the error result of a call that cannot be carried out at all, or None."""
-    if call_name not in tools:
+    if call.name not in tools:
         known = ", ".join(sorted(tools)) or "none"
-        return ToolResult(text=f"[error] there is no tool {call_name!r}; known: {known}", outcome=Outcome.ERROR)
-    if isinstance(arguments, str):
-        text = f"[error] the arguments are no JSON object, so nothing was done. They were:\n{arguments}"
+        return ToolResult(text=f"[error] there is no tool {call.name!r}; known: {known}", outcome=Outcome.ERROR)
+    if isinstance(call.arguments, str):
+        text = f"[error] the arguments are no JSON object, so nothing was done. They were:\n{call.arguments}"
+        return ToolResult(text=text, outcome=Outcome.ERROR)
+    following = state.stage.next if state.stage else ()
+    if call.name == TRANSITION and call.arguments.get("stage") not in following:
+        text = f"[error] the next stage is one of: {', '.join(following)}; nothing was changed"
         return ToolResult(text=text, outcome=Outcome.ERROR)
     return None
 
@@ -75,6 +80,7 @@ def done(
         evidence=result.evidence,
         output_blob=output_blob,
         ends_run=result.ends_run,
+        moves_to=result.moves_to,
     )
 
 

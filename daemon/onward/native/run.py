@@ -7,7 +7,7 @@ between any two instructions; what it does next time follows from the journal al
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -16,13 +16,14 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from onward.core import retry, step
+from onward.core import gates, retry, step
 from onward.core.conversation import NOT_STARTED, CallState
 from onward.core.records import (
     AssistantTurn,
     DaemonDraining,
     InferenceFailed,
     InferenceStarted,
+    Json,
     Record,
     RunEnded,
     RunParked,
@@ -34,7 +35,7 @@ from onward.core.state import RunState
 from onward.core.status import Status
 from onward.core.text import clean_json, excerpt
 from onward.core.times import parse_stamp, stamp
-from onward.core.vocabulary import Needs, Outcome, SettledBy
+from onward.core.vocabulary import Outcome, SettledBy
 from onward.errors import StoreError
 from onward.native.calls import calls_in, done, given_up, refused, tool_environment
 from onward.native.tools.process_result import result_of_exit
@@ -179,23 +180,23 @@ class NativeRun:
             window_tokens=self._window_tokens,
         )
         match decision:
-            case step.RunCalls(start):
-                await self._run_calls(start)
+            case step.Write(records):
+                await self._recorder.append_durably(*records)
+            case step.RunCalls(start, edited):
+                await self._run_calls(start, edited)
             case step.Infer(attempt, model):
                 await self._infer(attempt, model)
             case step.WaitUntil(retry_at):
                 await self._wait_until(retry_at)
-            case step.Park(needs, reason, retry_at):
-                await self._park(needs, reason, retry_at)
+            case step.Park(needs, reason, retry_at, question):
+                parked = RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at)
+                await self._recorder.append_durably(*([question] if question else []), parked)
             case step.End(status, reason, result):
                 shown = excerpt(result, RESULT_BYTES) if result is not None else None
                 await self._recorder.append_durably(RunEnded(status=status, reason=reason, result=shown))
-            case step.Rest():
+            case step.Rest() | step.WaitForHuman():
                 return False
         return True
-
-    async def _park(self, needs: Needs, reason: str, retry_at: str | None = None) -> None:
-        await self._recorder.append_durably(RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at))
 
     async def _wait_until(self, retry_at: str) -> None:
         clock = self._ports.clock
@@ -263,10 +264,14 @@ class NativeRun:
         return ModelRequest(
             system_prompt=str(state.agent.get("system_prompt", "")),
             messages=state.conversation.request(model.provider, model.name),
-            tools=[tool.spec for tool in self._ports.tools.values()],
+            tools=[tool.spec for tool in self._tools_now().values()],
             turns=state.turns,
             failures=state.failures,
         )
+
+    def _tools_now(self) -> dict[str, Tool]:
+        """The tools of the stage that the run is in."""
+        return {name: tool for name, tool in self._ports.tools.items() if self.state.allows(name)}
 
     async def _take(self, model: Model, answer: ModelTurn, seen: int) -> None:
         faults.hit("run.answered")
@@ -283,13 +288,14 @@ class NativeRun:
             model=model.name,
             active_s=self.active_s(),
         )
-        calls = calls_in(turn.content, turn.turn, self._ports.tools)
+        calls = calls_in(turn.content, turn.turn, self._tools_now())
         if not calls:
             await self._recorder.append_durably(turn)
             return
         batch = ToolBatch(turn=turn.turn, calls=[call.to_json() for call in calls])
         states = [CallState(**call.to_json()) for call in calls]
-        first = [] if self._draining else step.callable_now(states, WORKERS)
+        held = self._draining or gates.may_hold(state, [call.name for call in calls])
+        first = [] if held else step.callable_now(states, WORKERS)
         await self._recorder.append_durably(turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first))
         self._start({call.call_id for call in first})
 
@@ -317,9 +323,10 @@ class NativeRun:
 
     # Running calls
 
-    async def _run_calls(self, start: tuple[CallState, ...]) -> None:
+    async def _run_calls(self, start: tuple[CallState, ...], edited: Mapping[str, Json]) -> None:
         if start:
-            await self._recorder.append_durably(*(ToolCallStarted(call_id=call.call_id) for call in start))
+            records = (ToolCallStarted(call_id=call.call_id, arguments=edited.get(call.call_id)) for call in start)
+            await self._recorder.append_durably(*records)
             self._start({call.call_id for call in start})
         else:
             await self._changed.wait()
@@ -334,7 +341,7 @@ class NativeRun:
     async def _call(self, call: CallState) -> None:
         """Run one call that was handed over, and journal its result at once."""
         clock, began = self._ports.clock, self._ports.clock.monotonic()
-        if (error := refused(call.name, call.arguments, self._ports.tools)) is not None:
+        if (error := refused(self.state, call, self._tools_now())) is not None:
             await self._settle(done(call.call_id, error, duration_s=0.0, settled_by=SettledBy.POLICY))
             return
         tool = self._ports.tools[call.name]
@@ -412,6 +419,8 @@ class NativeRun:
     async def _finished(
         self, call: CallState, result: ToolResult, duration_s: float, reason: str | None = None
     ) -> None:
+        if call.edited is not None:
+            result = replace(result, text=excerpt(f"[a human changed the arguments: {call.edited}]\n{result.text}"))
         blob = None
         if result.full is not None:
             blob = await self._recorder.keep(result.full)
@@ -434,7 +443,8 @@ class NativeRun:
             deadline_s=self.state.limits.get("call_deadline_s"),
             orphan_grace_s=ports.orphan_grace_s,
         )
-        return context, call.arguments if isinstance(call.arguments, dict) else {}
+        given = call.edited if call.edited is not None else call.arguments
+        return context, given if isinstance(given, dict) else {}
 
     async def _write_draining(self) -> None:
         in_flight = [call.call_id for call in self.state.open_calls if call.started]

@@ -52,6 +52,8 @@ class ToolResult:
     evidence: dict[str, Any] | None = None
     full: bytes | None = None
     ends_run: str | None = None
+    moves_to: str | None = None
+    """Set by `transition` alone: the stage that comes next."""
 
     @property
     def is_error(self) -> bool:
