@@ -4,25 +4,33 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from onward.config.documents import Keys, Problem, dotted, line_of, nearest, parse, problems_of
 from onward.config.mcp import McpServer, ServerName
 from onward.config.places import shipped
+from onward.config.stages import (
+    TOOLS,
+    Builtin,
+    ModelName,
+    Permissions,
+    StageDefinition,
+    ToolName,
+    as_rules,
+    check_stages,
+)
 from onward.config.trusted import check_directory, read_shipped, read_trusted
 from onward.errors import BadConfiguration, Unreadable
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
-TOOLS = ("shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "finish")
 
-# Refused by name: ignoring a permission that somebody wrote down would widen it silently.
-UNSUPPORTED = frozenset({"permissions", "stages", "sandbox", "transport", "chain", "watchdog"})
+# Refused by name: ignoring what somebody wrote down to bound a run would widen it silently.
+UNSUPPORTED = frozenset({"transport", "chain", "watchdog"})
 
 Count = Annotated[int, Field(ge=1)]
-ModelName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/.+$")]
 Duration = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -61,14 +69,41 @@ class AgentDefinition(BaseModel):
     fallback: tuple[ModelName, ...] = ()
     """Models that are asked while those before them cannot answer."""
     system_prompt: str = ""
-    tools: tuple[Literal[TOOLS], ...] = TOOLS  # type: ignore[valid-type]  # one list for the check and for everybody else
+    tools: tuple[ToolName, ...] = get_args(Builtin)
     mcp: dict[ServerName, McpServer] = Field(default_factory=dict)
     """MCP servers whose tools the run has too."""
     rerun_reads: bool = False
     """Whether a read that was interrupted is simply done again."""
-    on_restart: Literal["resume", "stop"] = "resume"
-    """What happens to the run when the daemon comes back."""
+    on_restart: Literal["resume", "ask", "stop"] = "resume"
+    """What happens to the run when the daemon comes back after it was interrupted."""
+    sandbox: Literal["none"] | None = None
+    """This version has none; a definition that asks or denies has to say so, for a tool can do all the daemon can."""
+    permissions: Permissions = Field(default_factory=dict)
+    """Rules by tool; the first that matches decides, a tool without rules is allowed."""
+    stages: tuple[StageDefinition, ...] = ()
+    """What the run goes through, the first one first. None: it is one conversation to the end."""
+    question_expires_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """After so many seconds a question counts as denied. None: it waits, however long it takes."""
     limits: Limits = Limits()
+
+    _rules = field_validator("permissions", mode="before")(as_rules)
+
+    @model_validator(mode="after")
+    def _stages_fit(self) -> "AgentDefinition":
+        check_stages(self.stages)
+        return self
+
+    @model_validator(mode="after")
+    def _says_that_it_has_no_sandbox(self) -> "AgentDefinition":
+        rules = [self.permissions, *(stage.permissions or {} for stage in self.stages)]
+        bounded = any(rule.then != "allow" for table in rules for named in table.values() for rule in named)
+        bounded = bounded or any(stage.checkpoint for stage in self.stages)
+        if bounded and self.sandbox is None:
+            raise ValueError(
+                'it asks or denies, but its tools run without a sandbox and could go around that; say sandbox = "none" '
+                "to use it all the same"
+            )
+        return self
 
     def pinned(self) -> dict[str, Any]:
         """Return the definition as JSON values, whole, as it is written into a run's journal."""
@@ -169,6 +204,9 @@ def _key_problems(file: Path, text: str, tables: dict[str, Any]) -> Iterator[Pro
     limits = tables.get("limits")
     yield from _unknown(file, text, (), tables, AgentDefinition)
     yield from _unknown(file, text, ("limits",), limits if isinstance(limits, dict) else {}, Limits)
+    stages = tables.get("stages")
+    for stage in stages if isinstance(stages, list) else ():
+        yield from _unknown(file, text, ("stages",), stage if isinstance(stage, dict) else {}, StageDefinition)
     servers = tables.get("mcp")
     for name, server in servers.items() if isinstance(servers, dict) else ():
         yield from _unknown(file, text, ("mcp", name), server if isinstance(server, dict) else {}, McpServer)

@@ -38,7 +38,9 @@ def index_of(state: RunState, *, queued: bool = False, stalled: str | None = Non
         "created_at": state.created_at,
         "updated_at": state.updated_at,
         "last_progress_at": state.last_progress_at,
-        "wake_at": state.retry_at,
+        "stage": state.ledger.now.stage if state.ledger.now else None,
+        "questions": len(state.open_questions),
+        "wake_at": wake_at(state),
         "waiting_on": waiting_on,
         "needs": needs,
         "error": error,
@@ -55,10 +57,61 @@ def _shown(state: RunState, queued: bool, stalled: str | None) -> tuple[Status, 
     if state.status is Status.ACTIVE:
         if queued:
             return Status.WAITING, "slot", None, None
+        if waits_for_human(state):
+            return Status.WAITING, "human", None, None
         if state.retry_at is not None:
             return Status.WAITING, "timer", None, None
         return Status.ACTIVE, None, None, None
     return state.status, None, state.needs, state.reason if state.status is not Status.COMPLETED else None
+
+
+def waits_for_human(state: RunState) -> bool:
+    """Whether an active run can do nothing before somebody answers."""
+    working = state.inferring or any(call.started for call in state.open_calls)
+    return bool(state.open_questions) and not working and not state.conversation.unseen()
+
+
+def wake_at(state: RunState) -> str | None:
+    """Return the earliest time at which something happens by itself: a retry, or a question that expires."""
+    expiries = [question.expires_at for question in state.open_questions if question.expires_at]
+    return min([*expiries, *([state.retry_at] if state.retry_at else [])], default=None)
+
+
+def questions_of(state: RunState) -> list[Json]:
+    """Return the open questions as they are shown, and kept in interactions.json."""
+    return [
+        {
+            "run_id": state.run_id,
+            "interaction_id": question.interaction_id,
+            "kind": question.kind,
+            "prompt": question.prompt,
+            "options": question.options,
+            "binds_to": question.binds_to,
+            "ask": question.ask,
+            "asked_at": question.asked_at,
+            "expires_at": question.expires_at,
+            "agent": state.agent_name,
+            "advisory": state.agent.get("sandbox", "none") == "none",
+        }
+        for question in state.open_questions
+    ]
+
+
+def visits_of(state: RunState) -> list[Json]:
+    """Return the ledger of stage visits, as it is shown and kept in stages.json."""
+    return [
+        {
+            "stage": visit.stage,
+            "visit": visit.visit,
+            "entered": visit.entered,
+            "left": visit.left,
+            "turns": visit.turns,
+            "tokens": visit.tokens,
+            "cost_usd": round(visit.cost_usd, 6),
+            "result": visit.result,
+        }
+        for visit in state.ledger.visits
+    ]
 
 
 def damaged_index(run_id: str, problem: str, stale: Json | None = None) -> Json:
@@ -98,6 +151,8 @@ def view_of(state: RunState, index: Json) -> Json:
             "charged": state.charged_revivals,
             "without_progress": state.stalled_revivals,
         },
+        "questions": questions_of(state),
+        "stages": visits_of(state),
         "seq": state.seq,
         "hand_written": state.hand_written,
     }

@@ -133,8 +133,8 @@ def asked_at(
         opened: How many questions the run has asked so far.
 
     Returns:
-        (a question to open, None); or (None, the question that is open or was rejected); or (None, None) when every
-        point is approved.
+        (a question to open, None); or (None, the question that is open, was rejected or has expired); or (None, None)
+        when every point is approved.
     """
     for point, label in enumerate(stage.checkpoint):
         if point >= len(asked):
@@ -147,6 +147,6 @@ def asked_at(
                 ask={"result": result},
             )
             return question, None
-        if asked[point].is_open or asked[point].decision == "reject":
+        if asked[point].decision not in ("approve", "edit"):
             return None, asked[point]
     return None, None

@@ -3,7 +3,8 @@
 `next_step` is asked after every change. The shell carries the answer out and asks again; it holds no policy of its own.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from onward.core import retry
@@ -14,7 +15,7 @@ from onward.core.records import InteractionClosed, InteractionOpened, Json, Mess
 from onward.core.stages import Stage, asked_at, entering, failing, first_stage
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
-from onward.core.times import seconds_between
+from onward.core.times import parse_stamp, seconds_between, stamp
 from onward.core.vocabulary import Effect, Needs, Source
 
 
@@ -105,6 +106,12 @@ def next_step(state: RunState, *, now: str, active_s: float, workers: int, windo
         return Rest(state.status)
     if state.gap_since_turn:
         return Park(Needs.DECISION, f"the journal is damaged after the newest turn: {state.damage[-1].what}")
+    if expired := [question for question in state.open_questions if (question.expires_at or now) < now]:
+        return Write(tuple(InteractionClosed(interaction_id=q.interaction_id, reason="it expired") for q in expired))
+    return _with_expiry(_active(state, now, active_s, workers, window_tokens), state, now)
+
+
+def _active(state: RunState, now: str, active_s: float, workers: int, window_tokens: int | None) -> Step:
     if (held_back := _restart_question(state)) is not None:
         return held_back
     if (first := first_stage(state.agent)) is not None and not state.ledger.visits:
@@ -122,6 +129,16 @@ def next_step(state: RunState, *, now: str, active_s: float, workers: int, windo
         return Park(Needs.DECISION, f"the conversation does not fit the model's window of {window_tokens} tokens")
     model = choose_model(state, now)
     return Infer(state.attempts + 1, model) if model is not None else _wait(state, now)
+
+
+def _with_expiry(decided: Step, state: RunState, now: str) -> Step:
+    """Say of each question that is opened when it expires, where the definition says that questions do."""
+    expires_s = state.agent.get("question_expires_s")
+    if not isinstance(decided, Write) or not isinstance(expires_s, int | float):
+        return decided
+    at = stamp(parse_stamp(now) + timedelta(seconds=expires_s))
+    records = [replace(r, expires_at=at) if isinstance(r, InteractionOpened) else r for r in decided.records]
+    return Write(tuple(records))
 
 
 def choose_model(state: RunState, now: str) -> str | None:
@@ -237,7 +254,7 @@ def _stage_over(state: RunState, stage: Stage, result: str, moves_to: str | None
     if deciding is not None and deciding.is_open:
         return WaitForHuman((deciding.interaction_id,))
     if deciding is not None:
-        reason = (deciding.answer or {}).get("reason", "no reason given")
+        reason = (deciding.answer or {}).get("reason") or deciding.closed or "no reason given"
         return Write((_said(deciding, f"Rejected: {reason}"),))
     edited = next((q for q in reversed(asked) if q.decision == "edit"), None)
     said = () if edited is None else (_said(edited, f"Approved with changes. This counts:\n{_edit(edited)}"),)

@@ -91,6 +91,25 @@ class Operations(Protocol):
         """
         ...
 
+    async def interactions(self, run_id: str | None = None) -> list[Json]:
+        """Return the questions that wait for a human, of one run or of all, the oldest first.
+
+        Each has run_id, interaction_id, kind, prompt, options, binds_to, ask, asked_at, expires_at, agent, advisory.
+        """
+        ...
+
+    async def answer(self, run_id: str, interaction_id: str, answer: Json, *, by: str) -> Json:
+        """Answer a question; durable when this returns. The first durable answer counts.
+
+        The same answer again is the same success. `answer`: see `core.interactions.checked`.
+
+        Raises:
+            NotFound: No such run or question.
+            BadRequest: It does not answer this question; the message says what would.
+            Conflict: It was answered otherwise (the message says how), or is no longer open.
+        """
+        ...
+
     async def agents(self) -> Json:
         """Return `agents` (name, description, model, kind, of each) and `problems` (file, line, what, remedy)."""
         ...

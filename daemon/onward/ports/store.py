@@ -1,6 +1,6 @@
 """Where runs live. Nothing outside an implementation of this port knows files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +23,8 @@ class Listed:
     index: Json | None
     stale_index: Json | None = None
     problem: str | None = None
+    questions: tuple[Json, ...] = ()
+    """The open questions of a run whose index is believed."""
 
 
 class RunLog(Protocol):
@@ -57,8 +59,10 @@ class RunLog(Protocol):
         """
         ...
 
-    async def write_index(self, index: Json) -> None:
+    async def write_index(self, index: Json, sidecars: Mapping[str, list[Json]] | None = None) -> None:
         """Replace meta.json with `index` (its `journal` member is added here), after what it describes is durable.
+
+        `sidecars` (`interactions`, `stages`) go before it, into files of their own, with the same `journal` member.
 
         Raises:
             StoreError: It was not replaced; the old one stands.
@@ -159,6 +163,10 @@ class RunStore(Protocol):
 
     async def remove_call_dir(self, run_id: str, call_id: str) -> None:
         """Remove the evidence of a call; its ToolCallDone must be durable before. Never raises for a missing one."""
+        ...
+
+    async def set_call_dirs_aside(self, run_id: str) -> None:
+        """Rename whatever is in `calls/`, so that it is evidence of nothing any more; nothing is deleted."""
         ...
 
     async def append_fact(self, **members: Any) -> None:

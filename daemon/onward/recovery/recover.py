@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+from onward.core.interactions import DECISIONS, Kind
 from onward.core.plan import Policy, RecoveryPlan, Verdict, lost_records, plan
 from onward.core.records import (
+    InteractionOpened,
+    Json,
     MessageAdded,
     Record,
     RunClaimed,
@@ -79,6 +82,22 @@ def _claim(state: RunState, claimant: Claimant) -> RunClaimed:
     )
 
 
+def _asked(state: RunState, kind: Kind, prompt: str, binds_to: Json) -> list[Record]:
+    """Return the question to open, unless one of its kind is open."""
+    if any(question.kind == kind for question in state.open_questions):
+        return []
+    return [
+        InteractionOpened(
+            interaction_id=f"q{len(state.interactions) + 1}",
+            kind=kind,
+            prompt=prompt,
+            options=list(DECISIONS[kind]),
+            binds_to=binds_to,
+            ask={},
+        )
+    ]
+
+
 def _last_records(decided: RecoveryPlan, state: RunState) -> list[Record]:
     records: list[Record] = []
     if decided.notice is not None:
@@ -88,7 +107,11 @@ def _last_records(decided: RecoveryPlan, state: RunState) -> list[Record]:
         records.append(decided.ended)
     if decided.verdict is Verdict.PARK:
         needs = decided.needs or Needs.DECISION
+        records += _asked(state, Kind.DAMAGE, f"{decided.reason.capitalize()}. Go on?", {"damage": decided.reason})
         records.append(RunParked(by="daemon", reason=decided.reason, needs=needs))
+    if decided.verdict is Verdict.ASK:
+        prompt = f"The run was {decided.reason}. Go on with it?"
+        records += _asked(state, Kind.RESTART, prompt, {"revival": state.revival_attempts})
     if decided.verdict is Verdict.QUARANTINE:
         records.append(RunQuarantined(by="daemon", reason=decided.reason))
     if decided.verdict is Verdict.STOP:

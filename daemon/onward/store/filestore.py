@@ -133,6 +133,12 @@ class FileStore:
         self.call_dir(run_id, call_id)
         await anyio.to_thread.run_sync(self._remove_call_dir, run_id, call_id)
 
+    async def set_call_dirs_aside(self, run_id: str) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._set_aside, parse_run_id(run_id))
+        except OSError as error:
+            raise disk.as_store_error(error, f"setting the evidence of calls of {run_id} aside") from error
+
     async def append_fact(self, **members: Any) -> None:
         await self._facts.append(members, stamp(self._clock.now()))
 
@@ -171,7 +177,12 @@ class FileStore:
             return Listed(run_id=name, index=None, problem=f"journal.jsonl cannot be looked at: {error.strerror}")
         index = rundir.read_index(self._fd, name)
         believed = index is not None and index["journal"]["bytes"] == size
-        return Listed(run_id=name, index=index if believed else None, stale_index=index)
+        questions: list[Json] | None = []
+        if believed and index is not None and index.get("questions"):
+            questions = rundir.read_sidecar(self._fd, name, "interactions", index["journal"]["seq"])
+        if not believed or questions is None:
+            return Listed(run_id=name, index=None, stale_index=index)
+        return Listed(run_id=name, index=index, stale_index=index, questions=tuple(questions))
 
     def _give_birth(self, run_id: str, body: bytes, ts: str) -> None:
         cradle = f"{_BORN}{run_id}-{secrets.token_hex(4)}"
@@ -209,6 +220,14 @@ class FileStore:
                 return sorted(os.listdir(calls_fd))
         except NotFound:
             return []
+
+    def _set_aside(self, run_id: str) -> None:
+        try:
+            with disk.opened_dir(run_id, rundir.CALLS, dir_fd=self._fd) as calls_fd:
+                for name in filter(is_call_id, os.listdir(calls_fd)):
+                    disk.rename(name, f"{name}.aside-{secrets.token_hex(4)}", "call.aside", dir_fd=calls_fd)
+        except NotFound:
+            return
 
     def _make_call_dir(self, run_id: str, call_id: str) -> None:
         with disk.opened_dir(run_id, dir_fd=self._fd) as dir_fd:

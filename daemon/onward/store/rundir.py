@@ -83,6 +83,17 @@ def _index(dir_fd: int) -> Json:
     return index
 
 
+def read_sidecar(runs_fd: int, run_id: str, name: str, seq: int) -> list[Json] | None:
+    """Return what `<name>.json` lists, if it describes the journal at this seq; else None. Blocks."""
+    try:
+        sidecar = orjson.loads(disk.read_file(f"{run_id}/{name}.json", dir_fd=runs_fd, limit=64 << 20))
+        whole = sidecar["run_id"] == run_id and sidecar["journal"]["seq"] == seq
+        items = sidecar[name]
+    except (OnwardError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    return items if whole and type(items) is list and all(type(item) is dict for item in items) else None
+
+
 def read_blob(dir_fd: int, sha: str) -> bytes | None:
     """Return the bytes of a blob; None when it is missing or is not what its name says. Blocks."""
     if len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):

@@ -1,7 +1,6 @@
 """One run open for writing: its journal and the state folded from it, always in step."""
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import anyio
@@ -78,16 +77,20 @@ class FileRunLog:
     async def flush(self) -> None:
         await self._journal.flush()
 
-    async def write_index(self, index: Json) -> None:
+    async def write_index(self, index: Json, sidecars: Mapping[str, list[Json]] | None = None) -> None:
         size = self._journal.size
         position = {"seq": self._journal.seq, "bytes": size, "checkpoint_offset": self._checkpoint_offset}
-        data = orjson.dumps({**index, "journal": position}, option=orjson.OPT_INDENT_2)
+        files = {
+            f"{name}.json": _encode({"run_id": self.state.run_id, "journal": position, name: items})
+            for name, items in (sidecars or {}).items()
+        }
+        files[rundir.INDEX] = _encode({**index, "journal": position})  # last: it is what the others are believed by
         await self._journal.flush()
         async with self._index_turn:
             if size < self._indexed_bytes:
                 return  # a newer one overtook this one in the flush
             try:
-                await anyio.to_thread.run_sync(self._replace_index, data)
+                await anyio.to_thread.run_sync(self._replace_caches, files)
             except OSError as error:
                 raise disk.as_store_error(error, f"writing meta.json of {self.state.run_id}") from error
             self._indexed_bytes = size
@@ -133,12 +136,14 @@ class FileRunLog:
         self._write([{"type": "Checkpoint", "state": {}, "fold": record.fold}], [_with_fold(line, record.fold)])
         self._checkpoint_offset, self._checkpoint_bytes = offset, len(body)
 
-    def _replace_index(self, data: bytes) -> None:
-        dir_fd = disk.open_dir(self.state.run_id, dir_fd=self._runs_fd)
-        try:
-            disk.replace_file(rundir.INDEX, data, "index", dir_fd=dir_fd)
-        finally:
-            os.close(dir_fd)
+    def _replace_caches(self, files: Mapping[str, bytes]) -> None:
+        with disk.opened_dir(self.state.run_id, dir_fd=self._runs_fd) as dir_fd:
+            for name, data in files.items():
+                disk.replace_file(name, data, "index", dir_fd=dir_fd)
+
+
+def _encode(value: Json) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2)
 
 
 def _with_fold(line: bytes, version: int) -> bytes:

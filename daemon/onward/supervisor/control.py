@@ -7,22 +7,26 @@ from dataclasses import dataclass
 import structlog
 
 from onward.core.fold import NewerRecord, text_mark
-from onward.core.index import index_of
+from onward.core.interactions import Interaction, Kind, checked
+from onward.core.permissions import grant_for
 from onward.core.records import (
     CancelRequested,
+    InteractionAnswered,
     Json,
     MessageAdded,
     Record,
+    RunEnded,
     RunPaused,
     RunResumed,
+    RunRevived,
     SettingsChanged,
 )
 from onward.core.replay import NotAJournal
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.text import clean
-from onward.core.vocabulary import Needs, Source
-from onward.errors import BadRequest, Conflict, StoreError
+from onward.core.vocabulary import Cause, Needs, Source
+from onward.errors import BadRequest, Conflict, NotFound, StoreError
 from onward.ports.clock import Clock
 from onward.ports.store import RunStore
 from onward.supervisor.entries import Entry
@@ -55,6 +59,7 @@ class Control:
                 _must_live(live.state)
                 added = MessageAdded(message_id=message_id, source=Source.HUMAN, content=text, by=by)
                 await live.append_durably(added)
+        self._enter_if_active(entry)
         return {**entry.shown(), "message_id": message_id}
 
     async def pause(self, entry: Entry, *, by: str, reason: str) -> Json:
@@ -91,6 +96,31 @@ class Control:
             self.enter(entry)
         return entry.shown()
 
+    async def answer(self, entry: Entry, interaction_id: str, answer: Json, *, by: str) -> Json:
+        async with self._writing(entry) as live:
+            question = live.state.interactions.get(interaction_id)
+            if question is None:
+                raise NotFound(f"{entry.run_id} has asked no question {interaction_id[:40]!r}")
+            value = checked(question, answer)
+            if question.answer is not None:
+                if question.answer != value:
+                    raise Conflict(f"{interaction_id} was answered already, by {question.answered_by}: {question.answer}")
+                await live.flush()
+            else:
+                _must_live(live.state)
+                if question.closed is not None:
+                    raise Conflict(f"{interaction_id} is no longer open: {question.closed}")
+                answered = InteractionAnswered(interaction_id=interaction_id, answer=value, by=by)
+                await live.append_durably(answered, *follow(live.state, question, value, by))
+                if question.kind == Kind.DAMAGE:
+                    await self.store.set_call_dirs_aside(entry.run_id)
+        self._enter_if_active(entry)
+        return {**entry.shown(), "interaction_id": interaction_id, "answer": value}
+
+    def _enter_if_active(self, entry: Entry) -> None:
+        if entry.loaded is None and entry.index["status"] == Status.ACTIVE:
+            self.enter(entry)
+
     @asynccontextmanager
     async def _writing(self, entry: Entry) -> AsyncIterator[LiveRun]:
         """Give the run's open journal: the one that is being worked with, or one opened for this act alone."""
@@ -122,7 +152,7 @@ class Control:
 
 
 async def _closed(entry: Entry, live: LiveRun) -> None:
-    entry.index = index_of(live.state)
+    entry.keep(live.state)
     try:
         await live.write_index()
     except StoreError as error:
@@ -134,6 +164,22 @@ async def _closed(entry: Entry, live: LiveRun) -> None:
 def _must_live(state: RunState) -> None:
     if state.status in TERMINAL or state.cancel_by is not None:
         raise Conflict(f"{state.run_id} is over ({state.status}: {state.reason or 'a cancel was asked'})")
+
+
+def follow(state: RunState, question: Interaction, answer: Json, by: str) -> list[Record]:
+    """Return what an answer changes at once, in the same write; the rest is carried out by the run."""
+    if question.kind == Kind.BUDGET:
+        resumed = [RunResumed(by=by, reason="the budget was extended")] if state.status is Status.PARKED else []
+        return [SettingsChanged(by=by, limits=_raised(state, answer["add"])), *resumed]
+    if question.kind == Kind.PERMISSION and answer.get("always"):
+        grant = grant_for(question.ask["tool"], question.ask["arguments"])
+        return [SettingsChanged(by=by, limits=state.limits, grants=[*state.grants, grant])]
+    if question.kind == Kind.DAMAGE and answer["decision"] == "go_on":
+        revived = RunRevived(attempt=state.revival_attempts + 1, cause=Cause.MANUAL, charged=False, by=by)
+        return [revived]
+    if question.kind == Kind.DAMAGE:
+        return [RunEnded(status=Status.FAILED, reason=f"given up by {by} after damage", by=by)]
+    return []
 
 
 def _raised(state: RunState, add: Json) -> Json:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from onward.core.index import damaged_index
+from onward.core.index import damaged_index, index_of, questions_of
 from onward.core.records import Json
+from onward.core.state import RunState
 from onward.core.status import TERMINAL
 from onward.native.run import NativeRun
 from onward.supervisor.live import LiveRun
@@ -44,6 +45,7 @@ class Entry:
     problem: str | None = None
     queued: bool = False
     failures: int = 0
+    questions: list[Json] = field(default_factory=list)
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     changed: anyio.Event | None = None
     watchers: set[MemoryObjectSendStream[Piece]] = field(default_factory=set)
@@ -64,6 +66,15 @@ class Entry:
     def settled(self) -> bool:
         """Whether all that was written of the run is durable; if not, `notify` follows when it is."""
         return self.loaded is None or self.loaded.live.settled()
+
+    def keep(self, state: RunState) -> None:
+        """Remember what a folded state says, while the run leaves memory."""
+        self.index = index_of(state)
+        self.questions = questions_of(state)
+
+    def open_questions(self) -> list[Json]:
+        """Return the questions that wait for an answer now."""
+        return questions_of(self.loaded.live.state) if self.loaded is not None else self.questions
 
     def tell_delta(self, text: str) -> None:
         """Give a piece of an answer to those who watch."""

@@ -6,7 +6,7 @@ from typing import TypeVar
 import anyio
 import structlog
 
-from onward.core.index import index_of
+from onward.core.index import index_of, questions_of, visits_of
 from onward.core.records import Json, Record
 from onward.core.state import RunState
 from onward.core.status import Status
@@ -77,7 +77,14 @@ class LiveRun:
         return await self._when_possible(lambda: self._store.put_blob(self.state.run_id, data))
 
     async def write_index(self) -> None:
-        await self._log.write_index(index_of(self.state, stalled=self.stalled))
+        """Replace meta.json and, where there is something to list, the lists of questions and stage visits."""
+        state = self.state
+        sidecars: dict[str, list[Json]] = {}
+        if state.interactions:
+            sidecars["interactions"] = questions_of(state)
+        if state.ledger.visits:
+            sidecars["stages"] = visits_of(state)
+        await self._log.write_index(index_of(state, stalled=self.stalled), sidecars)
 
     async def close(self) -> None:
         await self._log.close()

@@ -15,6 +15,7 @@ _VERDICTS = {
     Verdict.PARK: "parked",
     Verdict.QUARANTINE: "quarantined",
     Verdict.STOP: "paused",
+    Verdict.ASK: "waiting",
 }
 
 

@@ -71,6 +71,6 @@ def _limits(own: Limits, asked: dict[str, Any]) -> Json:
 
 
 def _on_restart(word: str) -> str:
-    if word not in ("resume", "stop"):
-        raise BadRequest(f"on_restart is resume or stop, not {word!r}")
+    if word not in ("resume", "ask", "stop"):
+        raise BadRequest(f"on_restart is resume, ask or stop, not {word!r}")
     return word

@@ -44,6 +44,7 @@ from onward.supervisor.worker import Drain, Worker, seconds_until
 log = structlog.get_logger()
 
 INDEX_EVERY_S = 1.0
+EXPIRY_GRACE_S = 60.0
 DRAIN_S = 45.0
 _RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
 
@@ -205,6 +206,14 @@ class Supervisor:
     async def cancel(self, run_id: str, *, by: str) -> Json:
         return await self._control.cancel(self._entry(run_id), by=by)
 
+    async def interactions(self, run_id: str | None = None) -> list[Json]:
+        entries = self._entries.values() if run_id is None else [self._entry(run_id)]
+        questions = [question for entry in entries for question in entry.open_questions()]
+        return sorted(questions, key=lambda question: (question["asked_at"], question["run_id"]))
+
+    async def answer(self, run_id: str, interaction_id: str, answer: Json, *, by: str) -> Json:
+        return await self._control.answer(self._entry(run_id), interaction_id, answer, by=by)
+
     async def agents(self) -> Json:
         found, problems = await anyio.to_thread.run_sync(load_agents, self._agent_dirs)
         shown = [
@@ -266,6 +275,8 @@ class Supervisor:
         if run.problem is not None:
             self._report.waits_for.add(run.run_id)
             self._report.add("damaged", run.run_id, run.problem)
+        elif run.index is not None and run.index.get("waiting_on") == "human":
+            entry.questions = list(run.questions)
         elif run.index is None or run.index["status"] not in _RESTING:
             entry.queued = True
             self._report.waits_for.add(run.run_id)
@@ -283,6 +294,9 @@ class Supervisor:
             self._queue.send_nowait(entry.run_id)
         elif entry.index.get("status") == Status.PARKED and entry.index.get("wake_at"):
             self._enter_in(entry, seconds_until(entry.index["wake_at"], self._clock))
+        elif entry.questions and entry.index.get("wake_at"):
+            # A question that expired while nobody served is open a minute longer, so that it can still be answered.
+            self._enter_in(entry, max(EXPIRY_GRACE_S, seconds_until(entry.index["wake_at"], self._clock)))
 
     async def _start(self, request: StartRequest) -> Json:
         if self._drain.on:

@@ -13,7 +13,6 @@ import structlog
 
 from onward.core.fold import NewerRecord
 from onward.core.ids import is_call_id
-from onward.core.index import index_of
 from onward.core.plan import Verdict
 from onward.core.records import RunParked, RunQuarantined, RunResumed
 from onward.core.replay import NotAJournal
@@ -116,14 +115,14 @@ class Worker:
         self.report.count(state, decided)
         await live.flush()
         await self.sweep(live)
-        if decided.verdict is not Verdict.ENTER or self.drain.on:
+        if decided.verdict not in (Verdict.ENTER, Verdict.ASK) or self.drain.on:
             return
         if decided.revived is not None:
             log.info("run revived", cause=decided.revived.cause, settled=len(decided.settlements))
             await self.pacer.wait()
         try:
             async with mcp_tools(state.agent, self._place(state)) as more:
-                await self._drive(entry, live, slot, decided.adopt, _chosen(self.tools, state) | more)
+                await self._drive(entry, live, slot, decided.adopt, dict(self.tools) | more)
         except Unavailable as error:
             await self._park(entry, live, error.needs, str(error))
 
@@ -187,7 +186,7 @@ class Worker:
         except StoreError as error:
             log.warning("index not written", error=str(error))
         finally:
-            entry.index = index_of(live.state)
+            entry.keep(live.state)
             with suppress(StoreError):
                 await live.close()
             entry.notify()
@@ -235,6 +234,9 @@ class Worker:
         return again
 
     def _wake_in(self, entry: Entry) -> float | None:
+        if entry.index.get("waiting_on") == "human":
+            entry.failures = 0
+            return None if entry.index["wake_at"] is None else seconds_until(entry.index["wake_at"], self.clock)
         if entry.index.get("status") in (Status.ACTIVE, Status.WAITING) and not self.drain.on:
             return 0.0  # somebody resumed it while it came to rest
         if entry.index.get("status") != Status.PARKED or entry.index.get("wake_at") is None:
@@ -270,11 +272,6 @@ def _may_enter(state: RunState, now: str) -> bool:
         return True
     due = state.status is Status.PARKED and state.retry_at is not None and state.retry_at <= now
     return due or state.status is Status.ACTIVE
-
-
-def _chosen(tools: Mapping[str, Tool], state: RunState) -> dict[str, Tool]:
-    names = state.agent.get("tools", [])
-    return {name: tools[name] for name in names if name in tools}
 
 
 def _causes(error: BaseException) -> list[BaseException]:

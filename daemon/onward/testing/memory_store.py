@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class StoredRun:
     lines: list[bytes] = field(default_factory=list)
     durable: int = 0
     index: bytes | None = None
+    questions: tuple[Json, ...] = ()
     blobs: dict[str, bytes] = field(default_factory=dict)
     log: "MemoryRunLog | None" = None
 
@@ -77,12 +78,13 @@ class MemoryRunLog:
         self._check()
         self._become_durable(self.state.seq, len(self._run.lines))
 
-    async def write_index(self, index: Json) -> None:
+    async def write_index(self, index: Json, sidecars: Mapping[str, list[Json]] | None = None) -> None:
         position = {"seq": self.state.seq, "bytes": self._run.size, "checkpoint_offset": None}
         data = orjson.dumps({**index, "journal": position})
         await self.flush()
         self._store.check_space()
         self._run.index = data
+        self._run.questions = tuple((sidecars or {}).get("interactions", ()))
 
     async def close(self) -> None:
         if self._run.log is self:
@@ -230,6 +232,11 @@ class MemoryStore:
         path = self.call_dir(run_id, call_id)
         await to_thread.run_sync(lambda: shutil.rmtree(path, ignore_errors=True))
 
+    async def set_call_dirs_aside(self, run_id: str) -> None:
+        for name in filter(is_call_id, await self.call_dirs(run_id)):
+            path = self.call_dir(run_id, name)
+            await to_thread.run_sync(path.rename, path.with_name(f"{name}.aside"))
+
     async def append_fact(self, **members: Any) -> None:
         await lowlevel.checkpoint()
         self.check_space()
@@ -251,4 +258,5 @@ class MemoryStore:
     def _listed(self, run_id: str, run: StoredRun) -> Listed:
         index = None if run.index is None else orjson.loads(run.index)
         believed = index is not None and index["journal"]["bytes"] == run.size
-        return Listed(run_id=run_id, index=index if believed else None, stale_index=index)
+        questions = run.questions if believed else ()
+        return Listed(run_id=run_id, index=index if believed else None, stale_index=index, questions=questions)
