@@ -29,7 +29,7 @@ class Rule(BaseModel):
     def _patterns_are_texts(self) -> "Rule":
         for name, value in (self.model_extra or {}).items():
             if not isinstance(value, str):
-                raise ValueError(f"the pattern for {name!r} is a text")
+                raise ValueError(f"the pattern for {name!r} is a text")  # noqa: TRY004  # pydantic wants ValueError
         return self
 
 

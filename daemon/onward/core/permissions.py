@@ -1,8 +1,8 @@
 """May this call run: allow, ask or deny, by tool and arguments. Pure.
 
 The first rule that matches decides; a tool without rules is allowed. A rule with `prefix` matches the words of one
-simple shell command. A command with any metacharacter, newline, assignment or redirection hides what it runs: where a tool has
-prefix rules, it is asked about.
+simple shell command. A command with any metacharacter, newline, assignment or redirection hides what it runs: where a
+tool has prefix rules, it is asked about.
 """
 
 import fnmatch
@@ -54,7 +54,7 @@ def permitted(tool: str, arguments: Json, rules: Sequence[Json], grants: Sequenc
     if any(_granted(grant, tool, arguments) for grant in grants):
         return Permission(then=Then.ALLOW, reason="granted for this run")
     argv = simple_argv(str(arguments.get("command", "")))
-    if argv is None and any("prefix" in rule for rule in rules):
+    if argv is None and any(rule.get("prefix") is not None for rule in rules):
         return Permission(then=Then.ASK, reason="the command is not one simple command, so no prefix rule can match it")
     for rule in rules:
         if _matches(rule, arguments, argv):
@@ -74,7 +74,7 @@ def grant_for(tool: str, arguments: Json) -> Json:
 
 def described(rule: Json) -> str:
     """Return a rule as a person reads it."""
-    what = [f"{name} {value!r}" for name, value in rule.items() if name != "then"]
+    what = [f"{name} {value!r}" for name, value in rule.items() if name != "then" and value is not None]
     return f"{' '.join(what) or 'anything'}: {rule.get('then', 'allow')}"
 
 
@@ -83,18 +83,18 @@ def _granted(grant: Json, tool: str, arguments: Json) -> bool:
         return False
     if "command" in grant:
         return bool(grant["command"] == arguments.get("command"))
-    if "prefix" in grant:
+    if grant.get("prefix") is not None:
         return _has_prefix(simple_argv(str(arguments.get("command", ""))), grant["prefix"])
     return True
 
 
 def _matches(rule: Json, arguments: Json, argv: list[str] | None) -> bool:
-    if "prefix" in rule and not _has_prefix(argv, rule["prefix"]):
+    if rule.get("prefix") is not None and not _has_prefix(argv, rule["prefix"]):
         return False
     return all(
         fnmatch.fnmatchcase(str(arguments.get(name, "")), str(pattern))
         for name, pattern in rule.items()
-        if name not in ("prefix", "then")
+        if name not in ("prefix", "then") and pattern is not None
     )
 
 

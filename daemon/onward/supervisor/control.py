@@ -104,7 +104,8 @@ class Control:
             value = checked(question, answer)
             if question.answer is not None:
                 if question.answer != value:
-                    raise Conflict(f"{interaction_id} was answered already, by {question.answered_by}: {question.answer}")
+                    winner = f"by {question.answered_by}: {question.answer}"
+                    raise Conflict(f"{interaction_id} was answered already, {winner}")
                 await live.flush()
             else:
                 _must_live(live.state)
