@@ -34,7 +34,7 @@ format: $(STAMP)
 	@$(BIN)/ruff format .
 
 bench: $(STAMP)
-	@set -e; for file in bench/[a-z]*.py; do if [ -e "$$file" ]; then $(BIN)/python "$$file"; fi; done
+	@$(BIN)/python -m bench
 
 # Each candidate is run, not only found: a pyenv shim is on PATH for versions that are not chosen, and then fails.
 find_python = \

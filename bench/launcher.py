@@ -1,6 +1,5 @@
-"""What the launcher costs: `sh -c true` bare and through it, interleaved in one run. Prints one JSON line."""
+"""What the launcher costs: `sh -c true` bare and through it, interleaved in one run. Prints JSON lines."""
 
-import json
 import os
 import statistics
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import anyio
 
+from bench.common import row, show
 from onward.ports.process import LaunchSpec
 from onward.processes import LauncherSpawner
 
@@ -41,18 +41,15 @@ async def launched(spawner: LauncherSpawner, runs: Path, number: int) -> float:
     return took
 
 
-async def measure(rounds: int) -> dict[str, float]:
+async def measure(rounds: int) -> tuple[float, float]:
     spawner = LauncherSpawner()
     with tempfile.TemporaryDirectory() as runs:
         pairs = [(bare(), await launched(spawner, Path(runs), number)) for number in range(rounds + 3)]
     bare_ms, launched_ms = (statistics.median(times) * 1000 for times in zip(*pairs[3:], strict=True))
-    return {
-        "bare_ms": round(bare_ms, 2),
-        "launched_ms": round(launched_ms, 2),
-        "over_ms": round(launched_ms - bare_ms, 2),
-        "target_over_ms": 20.0,
-    }
+    return bare_ms, launched_ms
 
 
 if __name__ == "__main__":
-    print(json.dumps(anyio.run(measure, int(sys.argv[1]) if len(sys.argv) > 1 else 60)))
+    bare_ms, launched_ms = anyio.run(measure, int(sys.argv[1]) if len(sys.argv) > 1 else 60)
+    show(bare_ms=bare_ms, launched_ms=launched_ms)
+    row("a shell call, over a bare one: ms", launched_ms - bare_ms, at_most=20)

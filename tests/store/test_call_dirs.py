@@ -13,12 +13,11 @@ class Meanwhile(FaultPlan):
 
     def __init__(self, act: Callable[[], object]) -> None:
         super().__init__()
-        self.act: Callable[[], object] | None = act
+        self.acts = [act]
 
     def hit(self, point: str) -> str | None:
-        if point == "remove.before" and self.act is not None:
-            self.act, act = None, self.act
-            act()
+        if point == "remove.before" and self.acts:
+            self.acts.pop()()
         return None
 
 

@@ -152,12 +152,13 @@ async def test_an_older_index_does_not_overtake_a_newer_one(tmp_path: Path) -> N
     async with store_at(tmp_path) as store:
         await store.create(started())
         log = await store.open(RUN)
-        with installed(Gate(point="index.write.before")) as gate, anyio.create_task_group() as tasks:
-            assert isinstance(gate, Gate)
-            tasks.start_soon(log.write_index, index_of(log.state))
-            await eventually(lambda: gate.arrived)
-            await log.append(said(1))
-            tasks.start_soon(log.write_index, index_of(log.state))
-            gate.let_pass(2)
+        gate = Gate(point="index.write.before")
+        with installed(gate):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(log.write_index, index_of(log.state))
+                await eventually(lambda: gate.arrived)
+                await log.append(said(1))
+                tasks.start_soon(log.write_index, index_of(log.state))
+                gate.let_pass(2)
         await log.close()
     assert orjson.loads((tmp_path / META).read_bytes())["journal"]["bytes"] == journal_of(tmp_path).stat().st_size

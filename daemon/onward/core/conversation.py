@@ -98,7 +98,7 @@ class Conversation:
         self._close([text for seq, text in self.pending if seq <= turn.seen])
         self.pending = [(seq, text) for seq, text in self.pending if seq > turn.seen]
         self.turn = turn
-        self.size_bytes += sum(len(str(block)) for block in turn.content)
+        self.size_bytes += sum(map(_length, turn.content))
 
     def unseen(self) -> bool:
         """Whether something was said that the newest turn does not know."""
@@ -146,22 +146,29 @@ class Conversation:
         return ids
 
 
+def _length(block: Block) -> int:
+    text = block.get("text")
+    return len(text) if isinstance(text, str) else len(str(block))
+
+
 def render(turn: Turn, used_ids: set[str]) -> tuple[list[Block], list[Block], list[str]]:
     """Return a turn's own blocks, the blocks that answer its calls, and the ids that tie them."""
     calls = turn.calls or calls_of(turn)
     ids = _view_ids(calls, used_ids)
+    uses = list(map(_tool_use, calls, ids))
     content: list[Block] = []
-    left = list(zip(calls, ids, strict=True))
+    placed = 0
     for block in turn.content:
-        if block.get("type") == "tool_use":
-            if left:
-                content.append(_tool_use(*left.pop(0)))
-        elif _is_sendable(block):
-            content.append(block)
-    content.extend(_tool_use(call, view_id) for call, view_id in left)
-    if all(block["type"] in _THINKING for block in content):
+        if block.get("type") != "tool_use":
+            if _is_sendable(block):
+                content.append(block)
+        elif placed < len(uses):
+            content.append(uses[placed])
+            placed += 1
+    content += uses[placed:]
+    if not uses and all(block["type"] in _THINKING for block in content):
         return [], [], []
-    return content, [_tool_result(call, view_id) for call, view_id in zip(calls, ids, strict=True)], ids
+    return content, list(map(_tool_result, calls, ids)), ids
 
 
 def calls_of(turn: Turn) -> list[CallState]:
@@ -199,16 +206,16 @@ def _view_ids(calls: list[CallState], used_ids: set[str]) -> list[str]:
 
 def _is_sendable(block: Block) -> bool:
     kind = block.get("type")
+    if kind == "text":
+        return _has_text(block.get("text"))
     if kind == "thinking":
         # Signed text that a secret was masked in is no longer what was signed.
         return isinstance(block.get("thinking"), str) and _has_text(block.get("signature")) and MARK not in str(block)
-    return (kind == "text" and _has_text(block.get("text"))) or (
-        kind == "redacted_thinking" and _has_text(block.get("data"))
-    )
+    return kind == "redacted_thinking" and _has_text(block.get("data"))
 
 
 def _has_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+    return isinstance(value, str) and not (value.isspace() or not value)
 
 
 def _thinks(message: ProviderMessage) -> bool:

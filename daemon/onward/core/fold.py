@@ -9,7 +9,7 @@ from zlib import crc32
 
 from onward.core import status as states
 from onward.core.conversation import CallState, Turn
-from onward.core.ids import is_call_id, make_call_id
+from onward.core.ids import MAX_TURN, is_call_id
 from onward.core.interactions import Interaction
 from onward.core.records import FOLD_VERSION, SCHEMA, problem_with
 from onward.core.stages import Visit
@@ -38,26 +38,30 @@ def apply(state: RunState, line: Line) -> None:
         BadRecord: The line does not fit its type or the state; nothing was changed.
         NewerRecord: Its type is unknown and it says `"must": true`, or its schema is newer.
     """
-    handler = _HANDLERS.get(line["type"])
+    seq, kind = line["seq"], line["type"]
+    handler = _HANDLERS.get(kind)
     if handler is None:
         if line.get("must"):
-            raise NewerRecord(f"record {line['seq']} is a {line['type']!r}, which this version does not know")
+            raise NewerRecord(f"record {seq} is a {kind!r}, which this version does not know")
     else:
-        _refuse_newer_schema(line)
+        if kind == "RunStarted":
+            _refuse_newer_schema(line)
         if problem := problem_with(line):
-            raise BadRecord(f"{line['type']}: {problem}")
+            raise BadRecord(f"{kind}: {problem}")
         try:
             handler(state, line)
         except InternalError as error:
             raise BadRecord(str(error)) from None
-    state.seq = max(state.seq, line["seq"])
-    if type(line.get("ts")) is str:
-        state.updated_at = line["ts"]
+    if seq > state.seq:
+        state.seq = seq
+    ts = line.get("ts")
+    if type(ts) is str:
+        state.updated_at = ts
 
 
 def _refuse_newer_schema(line: Line) -> None:
     """Before the members are looked at: a newer schema may have others."""
-    schema = line.get("schema") if line["type"] == "RunStarted" else None
+    schema = line.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise NewerRecord(f"the journal has schema {schema}, this version knows {SCHEMA}")
 
@@ -162,9 +166,10 @@ def _inference_failed(state: RunState, line: Line) -> None:
 
 def _assistant_turn(state: RunState, line: Line) -> None:
     content = line["content"]
-    if not all(type(block) is dict for block in content):
-        raise BadRecord("AssistantTurn: a content block is not an object")
-    if not is_call_id(make_call_id(line["turn"], 1)):
+    for block in content:
+        if type(block) is not dict:
+            raise BadRecord("AssistantTurn: a content block is not an object")
+    if not 1 <= line["turn"] <= MAX_TURN:
         raise BadRecord(f"AssistantTurn: {line['turn']} is no turn")
     state.conversation.add_turn(
         Turn(
@@ -217,19 +222,23 @@ def _tool_batch(state: RunState, line: Line) -> None:
 
 def _call(call: Any) -> CallState:
     try:
-        arguments = call["arguments"]
-        texts = [call[name] for name in ("call_id", "provider_id", "name", "effect")]
+        call_id, provider_id, name = call["call_id"], call["provider_id"], call["name"]
+        arguments, effect = call["arguments"], call["effect"]
     except (KeyError, TypeError):
         raise BadRecord("ToolBatch: a call lacks a member") from None
-    if not all(type(text) is str for text in texts) or type(arguments) not in (dict, str):
+    texts = type(call_id) is type(provider_id) is type(name) is type(effect) is str
+    if not texts or type(arguments) not in (dict, str):
         raise BadRecord("ToolBatch: a call's member has another type")
-    if not is_call_id(texts[0]):
-        raise BadRecord(f"ToolBatch: {texts[0]!r} is no call id")
-    return CallState(call_id=texts[0], provider_id=texts[1], name=texts[2], arguments=arguments, effect=texts[3])
+    if not is_call_id(call_id):
+        raise BadRecord(f"ToolBatch: {call_id!r} is no call id")
+    return CallState(call_id=call_id, provider_id=provider_id, name=name, arguments=arguments, effect=effect)
 
 
 def _find_call(state: RunState, call_id: str) -> CallState | None:
-    return next((call for call in state.calls if call.call_id == call_id), None)
+    for call in state.calls:
+        if call.call_id == call_id:
+            return call
+    return None
 
 
 def _tool_call_started(state: RunState, line: Line) -> None:

@@ -8,6 +8,8 @@ from onward.errors import BadRequest
 RunId = NewType("RunId", str)
 CallId = NewType("CallId", str)
 
+MAX_TURN = 999_999_999
+
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{2,63}")
 _CALL_ID = re.compile(r"t[1-9][0-9]{0,8}c[1-9][0-9]{0,4}")
 _BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"

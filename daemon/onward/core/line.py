@@ -18,7 +18,8 @@ MAX_SEQ = (1 << 53) - 1
 MAX_DEPTH = 200
 """Containers in containers: more than any record has (`text.JSON_DEPTH`), less than what cannot be written again."""
 
-_SEAL = re.compile(rb'\{"(...)":"([0-9a-f]{8})",', re.DOTALL)
+_CRC = b'{"crc":"'
+_SEAL = re.compile(rb'\{"...":"[0-9a-f]{8}",', re.DOTALL)
 _BRACE_CRC = crc32(b"{")
 
 
@@ -45,9 +46,9 @@ def decode(line: bytes) -> dict[str, Any]:
     Raises:
         BadLine: It is not valid JSON, its checksum is wrong, or `seq`, `dur` or `type` is missing or impossible.
     """
+    sealed = line.startswith(_CRC) and b'"crc":"%08x",' % crc32(line[18:], _BRACE_CRC) == line[1:18]
     # A first key of another name before a checksum is a damaged `crc`: nobody writes that by hand.
-    sealed = _SEAL.match(line)
-    if sealed and (sealed[1] != b"crc" or crc32(memoryview(line)[18:], _BRACE_CRC) != int(sealed[2], 16)):
+    if not sealed and _SEAL.match(line):
         raise BadLine("wrong checksum")
     record = parse(line)
     if sealed:
@@ -56,13 +57,17 @@ def decode(line: bytes) -> dict[str, Any]:
         raise BadLine("malformed checksum")
     else:
         record["hand"] = True
-    seq = record.get("seq")
+    seq, dur = record.get("seq"), record.get("dur", 0)
     if type(seq) is not int or not 1 <= seq <= MAX_SEQ or type(record.get("type")) is not str:
         raise BadLine("no seq or no type")
-    dur = record.get("dur", 0)
     if type(dur) is not int or not 0 <= dur < seq:
         raise BadLine("dur is no seq before this one")
     return record
+
+
+def fingerprint(line: bytes) -> int:
+    """Return a number by which a decoded line is told from another: its checksum."""
+    return int(line[8:16], 16) if line.startswith(_CRC) else crc32(line)
 
 
 def parse(text: bytes) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def parse(text: bytes) -> dict[str, Any]:
         raise BadLine("not JSON" if text.strip(b"\x00") else "zero bytes") from None
     if type(value) is not dict:
         raise BadLine("not an object")
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _is_too_deep(value):
+    if len(text) > 2 * MAX_DEPTH and text.count(b"{") + text.count(b"[") > MAX_DEPTH and _is_too_deep(value):
         raise BadLine("nested too deeply")
     return value
 

@@ -10,10 +10,9 @@ from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from zlib import crc32
 
 from onward.core import fold
-from onward.core.line import BadLine, decode, parse
+from onward.core.line import BadLine, decode, fingerprint, parse
 from onward.core.records import FOLD_VERSION, Json
 from onward.core.state import RunState
 
@@ -79,7 +78,7 @@ class Replayer:
         if state is None:
             return None
         replayer.state, replayer._last_seq, replayer._first_seq = state, record["seq"], record["seq"]
-        replayer._crcs.append(crc32(line[:-1]))
+        replayer._crcs.append(fingerprint(line[:-1]))
         replayer._highest_dur = record.get("dur", 0)
         replayer.offset = replayer._end = offset + len(line)
         replayer._checkpoint = (offset, record.get("bytes", len(line)))
@@ -92,29 +91,32 @@ class Replayer:
             NewerRecord: A newer Onward wrote something that this one must not overlook.
         """
         offset, self.offset = self.offset, self.offset + len(raw)
-        line = raw[:-1] if raw.endswith(b"\n") else raw
+        whole = raw.endswith(b"\n")
+        line = raw[:-1] if whole else raw
         if offset == 0:
             line = line.removeprefix(BOM_UTF8)
-        if not line.strip() and raw.endswith(b"\n"):
-            if not self._waiting:
-                self._end = self.offset
-            return
         try:
-            record = self._resolve(decode(line))
+            record = decode(line)
+            if "blob" in record:
+                record = self._resolve(record)
         except BadLine as error:
-            self._waiting.append(_Gap(offset, self._last_seq, str(error)))
+            if line.strip() or not whole:
+                self._waiting.append(_Gap(offset, self._last_seq, str(error)))
+            elif not self._waiting:
+                self._end = self.offset
             return
         seq = record["seq"]
         if seq <= self._last_seq:
             self._repeated(offset, raw, line, record)
-        elif seq > self._last_seq + 1:
-            self._waiting.append(_Gap(offset, self._last_seq, f"records {self._last_seq + 1} to {seq - 1} are missing"))
-        if seq > self._last_seq:
-            self._crcs.extend([0] * (seq - self._last_seq - 1) if seq - self._last_seq < 1_000_000 else [])
-            self._crcs.append(crc32(line))
+        else:
+            if missing := seq - self._last_seq - 1:
+                what = f"records {self._last_seq + 1} to {seq - 1} are missing"
+                self._waiting.append(_Gap(offset, self._last_seq, what))
+                self._crcs.extend([0] * missing if missing < 1_000_000 else [])
+            self._crcs.append(fingerprint(line))
             self._last_seq = seq
             self._take(offset, len(raw), record)
-        self._add_newline = not raw.endswith(b"\n")
+        self._add_newline = not whole
 
     def finish(self) -> Replay:
         """Return the result.
@@ -151,7 +153,7 @@ class Replayer:
 
     def _repeated(self, offset: int, raw: bytes, line: bytes, record: Json) -> None:
         position = record["seq"] - self._first_seq
-        if 0 <= position < len(self._crcs) and self._crcs[position] == crc32(line):
+        if 0 <= position < len(self._crcs) and self._crcs[position] == fingerprint(line):
             if not self._waiting:
                 self._end = self.offset
             return
@@ -159,7 +161,9 @@ class Replayer:
         self._take(offset, len(raw), record)
 
     def _take(self, offset: int, length: int, record: Json) -> None:
-        self._highest_dur = max(self._highest_dur, record.get("dur", record["seq"] - 1))
+        dur = record.get("dur", record["seq"] - 1)
+        if dur > self._highest_dur:
+            self._highest_dur = dur
         if not self._waiting:
             self._fold(offset, length, record)
             return
@@ -176,7 +180,7 @@ class Replayer:
 
     def _fold(self, offset: int, length: int, record: Json) -> None:
         self._end = offset + length
-        if record.get("hand"):
+        if "hand" in record:
             self.state.hand_written += 1
         if not self.state.run_id and record["type"] != "RunStarted":
             raise NotAJournal(f"the journal begins with {record['type']!r}, not with RunStarted")

@@ -7,7 +7,7 @@ _FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 def stamp(moment: datetime) -> str:
     """Return a UTC time in the journal's form."""
-    return moment.strftime(_FORM)
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_stamp(text: str) -> datetime:

@@ -84,8 +84,11 @@ def done(
     )
 
 
-def tool_environment(own: Mapping[str, str], *, instance: str, run_id: str, call_id: str) -> dict[str, str]:
-    """Return the whole environment of a command: a few harmless variables of ours, and the markers to find it by."""
+def tool_environment(own: Mapping[str, str], *, instance: str, run_id: str) -> dict[str, str]:
+    """Return the environment of a run's commands: a few harmless variables of ours, and the markers to find them by.
+
+    What is missing is ONWARD_CALL_ID.
+    """
     passed_on = {name: own[name] for name in _PASSED_ON if name in own}
-    markers = {"ONWARD_INSTANCE": instance, "ONWARD_RUN_ID": run_id, "ONWARD_CALL_ID": call_id}
+    markers = {"ONWARD_INSTANCE": instance, "ONWARD_RUN_ID": run_id}
     return {"PATH": "/usr/local/bin:/usr/bin:/bin", **passed_on, **markers}

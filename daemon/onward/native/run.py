@@ -110,6 +110,9 @@ class NativeRun:
         self._process_scopes: dict[str, anyio.CancelScope] = {}
         self._stoppable_scopes: dict[str, anyio.CancelScope] = {}
         self._tasks: TaskGroup | None = None
+        self._calls_dir = ports.store.call_dir(recorder.state.run_id, "t1c1").parent
+        self._workspace = Path(recorder.state.workspace)
+        self._env = tool_environment(os.environ, instance=ports.store.instance, run_id=recorder.state.run_id)
         self._active_base = recorder.state.totals.active_s
         self._active_since: float | None = ports.clock.monotonic()
 
@@ -435,11 +438,11 @@ class NativeRun:
         context = ToolContext(
             run_id=run_id,
             call_id=call.call_id,
-            workspace=Path(self.state.workspace),
-            call_dir=ports.store.call_dir(run_id, call.call_id),
+            workspace=self._workspace,
+            call_dir=self._calls_dir / call.call_id,
             runs_lock=ports.store.lock_path,
             spawner=ports.spawner,
-            env=tool_environment(os.environ, instance=ports.store.instance, run_id=run_id, call_id=call.call_id),
+            env={**self._env, "ONWARD_CALL_ID": call.call_id},
             deadline_s=self.state.limits.get("call_deadline_s"),
             orphan_grace_s=ports.orphan_grace_s,
         )

@@ -47,6 +47,7 @@ class FileStore:
         secrets: KnownSecrets,
     ) -> None:
         self.path = path
+        self.lock_path = path / LOCK
         self._fd = fd
         self._held = held
         self._clock = clock
@@ -57,10 +58,6 @@ class FileStore:
         self.instance = instance
         self.machine_id = machine_id
         self.runs_inode = os.fstat(fd).st_ino
-
-    @property
-    def lock_path(self) -> Path:
-        return self.path / LOCK
 
     @property
     def flushes(self) -> int:
@@ -119,7 +116,7 @@ class FileStore:
     def call_dir(self, run_id: str, call_id: str) -> Path:
         if not is_call_id(call_id):
             raise NotFound(f"{call_id[:40]!r} is not a call id")
-        return self.path / parse_run_id(run_id) / rundir.CALLS / call_id
+        return Path(self.path, parse_run_id(run_id), rundir.CALLS, call_id)
 
     async def make_call_dir(self, run_id: str, call_id: str) -> Path:
         path = self.call_dir(run_id, call_id)

@@ -1,17 +1,18 @@
-"""Making journals durable off the event loop: one thread, and a small pool when several journals wait at once.
+"""Making journals durable off the event loop, in a few threads.
 
 A flush covers what was written when it *began*; the file tells its own mark at that moment. Different files are flushed
 side by side, waiters of one file share its flush.
 """
 
 import asyncio
-import threading
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import Protocol
 
 LAZY_S = 0.05
-_POOL = 8
+_THREADS = 8
 
 
 class Flushable(Protocol):
@@ -35,71 +36,64 @@ class Flushable(Protocol):
 
 
 class Flusher:
-    """Lives as long as its event loop; `close` ends the thread."""
+    """Lives as long as its event loop; `close` ends the threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._wake = threading.Condition()
-        self._asked: dict[Flushable, None] = {}
-        self._closing = False
-        self._lazy: dict[Flushable, None] = {}
+        self._asked: SimpleQueue[Flushable | None] = SimpleQueue()
+        self._lazy: dict[Flushable, float] = {}  # when each is due, the first one first
         self._timer: asyncio.TimerHandle | None = None
-        self._pool = ThreadPoolExecutor(_POOL, thread_name_prefix="flush")
-        self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
-        self._thread.start()
+        self._done: deque[Callable[[], None]] = deque()
+        self._telling = False
+        self._threads = [Thread(target=self._run, name=f"flush-{n}", daemon=True) for n in range(_THREADS)]
+        for thread in self._threads:
+            thread.start()
         self.count = 0
         """Flushes so far."""
 
     def ask(self, file: Flushable) -> None:
         """Flush `file` as soon as possible. On the loop; once until its `flushed` was called."""
-        with self._wake:
-            self._asked[file] = None
-            self._wake.notify()
+        self._lazy.pop(file, None)
+        self._asked.put(file)
 
     def ask_lazily(self, file: Flushable) -> None:
         """Flush `file` within `LAZY_S` seconds, unless somebody asks before. On the loop."""
-        self._lazy[file] = None
+        self._lazy.setdefault(file, self._loop.time() + LAZY_S)
         if self._timer is None:
             self._timer = self._loop.call_later(LAZY_S, self._lazy_due)
 
     def close(self) -> None:
-        """End the thread; nothing may be asked afterwards. Blocks for the flush that runs."""
+        """End the threads; nothing may be asked afterwards. Blocks for the flushes that run."""
         if self._timer is not None:
             self._timer.cancel()
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
-        self._thread.join()
-        self._pool.shutdown()
+        for _ in self._threads:
+            self._asked.put(None)
+        for thread in self._threads:
+            thread.join()
 
     def _lazy_due(self) -> None:
         self._timer = None
-        due, self._lazy = self._lazy, {}
-        for file in due:
+        now = self._loop.time()
+        for file, due in list(self._lazy.items()):
+            if due > now:
+                self._timer = self._loop.call_at(due, self._lazy_due)
+                return
+            del self._lazy[file]
             file.flush_soon()
 
     def _run(self) -> None:
-        while True:
-            with self._wake:
-                while not self._asked and not self._closing:
-                    self._wake.wait()
-                if not self._asked:
-                    return
-                files, self._asked = list(self._asked), {}
-            if len(files) == 1:
-                done = [_flush(files[0])]
-            else:
-                done = list(self._pool.map(_flush, files))
-            self.count += len(done)
-            self._tell(done)
+        while (file := self._asked.get()) is not None:
+            self._done.append(_flush(file))
+            # One call tells of all flushes that ended by then. It clears the mark before it looks, so none is missed.
+            if not self._telling and not self._loop.is_closed():
+                self._telling = True
+                self._loop.call_soon_threadsafe(self._tell)
 
-    def _tell(self, done: "list[Callable[[], None]]") -> None:
-        def tell() -> None:
-            for told in done:
-                told()
-
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(tell)
+    def _tell(self) -> None:
+        self._telling = False
+        while self._done:
+            self.count += 1
+            self._done.popleft()()
 
 
 def _flush(file: Flushable) -> Callable[[], None]:

@@ -69,9 +69,10 @@ class FileRunLog:
                 bodies[position] = await self._in_blob(records[position], body)
         self._write(lines, bodies)
         seq = self.state.seq
-        # The records stand; a Checkpoint only saves reading, and the next append tries again.
-        with suppress(StoreError):
-            await self._checkpoint_if_due()
+        if checkpoint_due(self._journal.size - (self._checkpoint_offset or 0), self._checkpoint_bytes):
+            # The records stand; a Checkpoint only saves reading, and the next append tries again.
+            with suppress(StoreError):
+                await self._write_checkpoint()
         return seq
 
     async def flush(self) -> None:
@@ -123,10 +124,7 @@ class FileRunLog:
             raise disk.as_store_error(error, f"writing a blob of {self.state.run_id}") from error
         return encode_body({"type": type(record).__name__, "blob": sha, "bytes": len(body)})
 
-    async def _checkpoint_if_due(self) -> None:
-        grown = self._journal.size - (self._checkpoint_offset or 0)
-        if not checkpoint_due(grown, self._checkpoint_bytes):
-            return
+    async def _write_checkpoint(self) -> None:
         record = Checkpoint(state=self.state.to_json())
         seq, body = self.state.seq, encode_body(record.to_json())
         line = await self._in_blob(record, body)

@@ -61,17 +61,21 @@ class ConfigurationFiles:
 
     async def reload(self) -> None:
         async with self._reading:
-            self._seen = await anyio.to_thread.run_sync(self._look)
-            settings, problems = await anyio.to_thread.run_sync(partial(_read, self._places))
-            if settings is not None and settings != self._settings:
-                self._settings = settings
-                self._use(settings)
-            self._told(settings, problems)
+            await self._read_again()
 
     async def reload_if_changed(self) -> None:
         """Read again if a file is not what it was at the last reading."""
-        if await anyio.to_thread.run_sync(self._look) != self._seen:
-            await self.reload()
+        async with self._reading:
+            if await anyio.to_thread.run_sync(self._look) != self._seen:
+                await self._read_again()
+
+    async def _read_again(self) -> None:
+        self._seen = await anyio.to_thread.run_sync(self._look)
+        settings, problems = await anyio.to_thread.run_sync(partial(_read, self._places))
+        if settings is not None and settings != self._settings:
+            self._settings = settings
+            self._use(settings)
+        self._told(settings, problems)
 
     async def note(self) -> None:
         """Take the files as they are for those that were read when the daemon started, and see to the agents."""

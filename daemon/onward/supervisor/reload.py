@@ -39,9 +39,17 @@ async def _watch(configuration: ConfigurationFiles) -> None:
     def matters(_change: Change, path: str) -> bool:
         return path in wanted or str(Path(path).parent) in wanted or any(each.startswith(path + "/") for each in wanted)
 
-    stop = anyio.Event()
+    stop, begun = anyio.Event(), anyio.Event()
+
+    async def look_once() -> None:
+        # What changed before the watch began is told by nobody. It begins before awatch waits for the first time.
+        await begun.wait()
+        await configuration.reload_if_changed()
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_set_when_cancelled, stop)
+        tasks.start_soon(look_once)
+        begun.set()
         async for _ in awatch(
             *watched,
             recursive=False,

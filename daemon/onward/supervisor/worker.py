@@ -113,7 +113,6 @@ class Worker:
             return
         decided = await recover(live, self.store, self.spawner, self.claimant, index_seq)
         self.report.count(state, decided)
-        await live.flush()
         await self.sweep(live)
         if decided.verdict not in (Verdict.ENTER, Verdict.ASK) or self.drain.on:
             return
@@ -195,12 +194,15 @@ class Worker:
         """Remove the evidence of calls whose results are durable; what of them still runs is ended."""
         run_id = live.state.run_id
         known, open_calls = live.state.turns, {call.call_id for call in live.state.open_calls}
+        settled = [
+            name
+            for name in await self.store.call_dirs(run_id)
+            if is_call_id(name) and name not in open_calls and int(name[1:].partition("c")[0]) <= known
+        ]
+        if not settled or live.state.gap_since_turn:
+            return
         await live.flush()
-        for name in await self.store.call_dirs(run_id):
-            if not is_call_id(name) or name in open_calls or live.state.gap_since_turn:
-                continue
-            if int(name[1:].partition("c")[0]) > known:
-                continue
+        for name in settled:
             call_dir = self.store.call_dir(run_id, name)
             if (await anyio.to_thread.run_sync(self.spawner.probe, call_dir)).trace is Trace.ALIVE:
                 await self.spawner.end(call_dir, by=EndedBy.STOP)
