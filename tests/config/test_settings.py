@@ -76,12 +76,12 @@ def test_flag_before_environment_before_user_before_system(places: Places, monke
     write(
         places,
         user="[daemon]\nmax_active_runs = 2\nentry_rate = 2\nlock_wait_s = 2",
-        system="[daemon]\nmax_active_runs = 1\nentry_rate = 1\nlock_wait_s = 1\nidle_unload_s = 1",
+        system="[daemon]\nmax_active_runs = 1\nentry_rate = 1\nlock_wait_s = 1\norphan_grace_s = 1",
     )
     monkeypatch.setenv("ONWARD_DAEMON__MAX_ACTIVE_RUNS", "3")
     monkeypatch.setenv("ONWARD_DAEMON__ENTRY_RATE", "3")
     daemon = load_settings(places, {"daemon.max_active_runs": 4, "daemon.lock_wait_s": None}).daemon
-    assert (daemon.max_active_runs, daemon.entry_rate, daemon.lock_wait_s, daemon.idle_unload_s) == (4, 3, 2, 1)
+    assert (daemon.max_active_runs, daemon.entry_rate, daemon.lock_wait_s, daemon.orphan_grace_s) == (4, 3, 2, 1)
 
 
 def test_the_variables_that_are_no_settings_are_left_alone(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:

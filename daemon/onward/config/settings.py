@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from onward.config.agents import NAME
 from onward.config.documents import Problem, line_of, nearest, parse, problems_of, said
+from onward.config.notify import NotifySettings
 from onward.config.places import Places, check_socket
 from onward.config.providers import BUILT_IN, KEY_REMEDY, PROVIDER_NAME, PriceSettings, ProviderSettings, kind_of
 from onward.config.trusted import read_trusted
@@ -47,8 +48,6 @@ class DaemonSettings(BaseModel):
     """How many runs work at the same time; others wait in line."""
     entry_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 20.0
     """How many runs a second are entered when the daemon comes back."""
-    idle_unload_s: Seconds = 300.0
-    """After how many idle seconds a run leaves memory; it is read again when it is needed."""
     orphan_grace_s: Seconds = 600.0
     """How many seconds a command goes on alone while no daemon runs, before it is ended."""
     lock_wait_s: Seconds = 3.0
@@ -77,6 +76,8 @@ class Settings(BaseSettings):
 
     daemon: DaemonSettings = DaemonSettings()
     log: LogSettings = LogSettings()
+    notify: NotifySettings = NotifySettings()
+    """How a question reaches a person who is not looking."""
     providers: dict[str, ProviderSettings] = dict(BUILT_IN)
     """By the name that models are named with: `NAME/MODEL`."""
     prices: dict[str, PriceSettings] = {}

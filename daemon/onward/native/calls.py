@@ -89,6 +89,10 @@ def tool_environment(own: Mapping[str, str], *, instance: str, run_id: str) -> d
 
     What is missing is ONWARD_CALL_ID.
     """
+    return {**base_environment(own), "ONWARD_INSTANCE": instance, "ONWARD_RUN_ID": run_id}
+
+
+def base_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the few variables of ours that are harmless to pass on."""
     passed_on = {name: own[name] for name in _PASSED_ON if name in own}
-    markers = {"ONWARD_INSTANCE": instance, "ONWARD_RUN_ID": run_id}
-    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **passed_on, **markers}
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **passed_on}

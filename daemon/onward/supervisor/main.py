@@ -31,6 +31,7 @@ from onward.supervisor import logs
 from onward.supervisor.clock import SystemClock
 from onward.supervisor.configuration import ConfigurationFiles
 from onward.supervisor.models import ConfiguredModels, Models
+from onward.supervisor.notify import Notifier
 from onward.supervisor.reload import watch_configuration
 from onward.supervisor.supervisor import Supervisor
 from onward.testing import faults
@@ -105,6 +106,7 @@ async def _main(settings: Settings, world: World) -> int:
             )
 
         configuration = ConfigurationFiles(places, settings, use)
+        notifier = Notifier(store, clock, settings.notify)
         supervisor = Supervisor(
             store=store,
             spawner=world.spawner,
@@ -114,6 +116,7 @@ async def _main(settings: Settings, world: World) -> int:
             claimant=claimant,
             agent_dirs=places.agent_dirs,
             configuration=configuration,
+            on_questions=notifier.look,
             default_agent=settings.daemon.default_agent,
             max_active_runs=settings.daemon.max_active_runs,
             entry_rate=settings.daemon.entry_rate,
@@ -124,7 +127,7 @@ async def _main(settings: Settings, world: World) -> int:
         await supervisor.boot()
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it again
-        await _live(supervisor, store, places, configuration)
+        await _live(supervisor, store, places, configuration, notifier)
         await _note(store, type="DaemonStopped", pid=holder.pid)
     finally:
         with anyio.CancelScope(shield=True):
@@ -141,7 +144,13 @@ async def _note(store: FileStore, **fact: Any) -> None:
         log.warning("fact not written", fact=fact["type"], error=str(error))
 
 
-async def _live(supervisor: Supervisor, store: FileStore, places: Places, configuration: ConfigurationFiles) -> None:
+async def _live(
+    supervisor: Supervisor,
+    store: FileStore,
+    places: Places,
+    configuration: ConfigurationFiles,
+    notifier: Notifier,
+) -> None:
     shutdown = anyio.Event()
     app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown))
     served = anyio.Event()
@@ -158,6 +167,7 @@ async def _live(supervisor: Supervisor, store: FileStore, places: Places, config
         tasks.start_soon(api)
         tasks.start_soon(_signals, supervisor)
         tasks.start_soon(_watch_lock, store)
+        tasks.start_soon(notifier.serve)
         tasks.start_soon(watch_configuration, configuration)
         await supervisor.serve()
         shutdown.set()

@@ -6,7 +6,7 @@ There is one way in: first start, recovery at boot and every later return pass t
 import os
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -63,6 +63,7 @@ class Supervisor:
         claimant: Claimant,
         agent_dirs: Sequence[Path],
         configuration: Configuration | None = None,
+        on_questions: Callable[[list[Json]], None] = lambda _questions: None,
         default_agent: str = "worker",
         max_active_runs: int = 50,
         entry_rate: float = 20.0,
@@ -84,6 +85,7 @@ class Supervisor:
         self._working = 0
         self._idle = anyio.Event()
         self._report = Report()
+        self._on_questions = on_questions
         self._configuration = configuration or AsStarted()
         self._control = Control(store=store, clock=clock, enter=self._enqueue)
         self._drain = Drain()
@@ -136,6 +138,7 @@ class Supervisor:
             tasks.start_soon(self._admit)
             tasks.start_soon(self._write_indexes)
             for entry in list(self._entries.values()):
+                self._on_questions(entry.questions)
                 self._begin(entry)
             await self._stopped.wait()
             await self._finish_drain()
@@ -345,6 +348,7 @@ class Supervisor:
             self._working -= 1
             if self._working == 0:
                 self._idle.set()
+        self._on_questions(entry.open_questions())
         if again is not None and not self._drain.on:
             self._enter_in(entry, again)
 

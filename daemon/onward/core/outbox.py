@@ -1,0 +1,66 @@
+"""Notifications that are owed: folded from the daemon's facts, so that a restart forgets none and repeats none. Pure."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from onward.core.records import Json
+
+FIRST_RETRY_S = 5.0
+LONGEST_RETRY_S = 3600.0
+GIVEN_UP_AFTER = 40
+"""Attempts (about a day and a half), after which a target is left out for this notification."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One notification to one target. `attempts` are those of this process."""
+
+    notification: Json
+    target: str
+    attempts: int = 0
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What was queued and what was sent. Ids are `RUN.QUESTION`: the receiver can tell a repeated delivery by them."""
+
+    known: set[str] = field(default_factory=set)
+    owed: dict[tuple[str, str], Delivery] = field(default_factory=dict)
+
+    def apply(self, fact: Json) -> None:
+        """Take one fact; other types are ignored."""
+        if fact.get("type") == "NotificationQueued" and isinstance(fact.get("notification"), dict):
+            delivery_id = str(fact.get("delivery_id"))
+            self.known.add(delivery_id)
+            for target in fact.get("targets", []):
+                self.owed[delivery_id, target] = Delivery(fact["notification"], target)
+        elif fact.get("type") == "NotificationSent":
+            self.owed.pop((str(fact.get("delivery_id")), str(fact.get("target"))), None)
+
+
+def delivery_id_of(question: Json) -> str:
+    """Return the id of the notification of a question."""
+    return f"{question['run_id']}.{question['interaction_id']}"
+
+
+def notification_of(question: Json) -> Json:
+    """Return what a person is told of a question."""
+    names = ("run_id", "interaction_id", "kind", "prompt", "options", "agent", "asked_at", "expires_at", "advisory")
+    return {"type": "question", "delivery_id": delivery_id_of(question), **{name: question[name] for name in names}}
+
+
+def retry_in(attempts: int) -> float | None:
+    """Return after how many seconds a failed delivery is repeated; None: not any more."""
+    if attempts >= GIVEN_UP_AFTER:
+        return None
+    return float(min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(attempts - 1, 16)))
+
+
+def signature(secret: str, timestamp: int, body: bytes) -> str:
+    """Return the value of the signature header: HMAC-SHA256 over `timestamp.body`, as `t=...,v1=...`.
+
+    The receiver computes the same and refuses old timestamps.
+    """
+    mac = hmac.new(secret.encode(), b"%d." % timestamp + body, hashlib.sha256)
+    return f"t={timestamp},v1={mac.hexdigest()}"
