@@ -124,6 +124,35 @@ HARMFUL: dict[Harm, str] = {
 }
 
 
+def index_ahead(run: Path) -> None:
+    index = json.loads((run / "meta.json").read_bytes())
+    index["journal"] |= {"seq": index["journal"]["seq"] + 5, "bytes": index["journal"]["bytes"] + 500}
+    rewritten(run / "meta.json", json.dumps(index).encode())
+
+
+def unknown_call(run: Path) -> None:
+    (run / "calls" / "t7c1").mkdir(parents=True)
+
+
+LOSSES: dict[Harm, str] = {index_ahead: "meta.json knows record", unknown_call: "calls/t7c1 is there"}
+
+
+def test_a_run_whose_last_records_are_lost_waits_for_a_decision(instance: Instance) -> None:
+    """What was durable is missing: to go on as if it had never been could do a thing twice."""
+    instance.start()
+    runs = [instance.run({"text": "waited", "delay_s": 3600}) for _ in LOSSES]
+    instance.until(lambda: all((instance.runs / run_id / "meta.json").exists() for run_id in runs))
+    instance.kill()
+    for run_id, harm in zip(runs, LOSSES, strict=True):
+        harm(instance.runs / run_id)
+    instance.start()
+    for run_id, reason in zip(runs, LOSSES.values(), strict=True):
+        shown = instance.until_status(run_id, "parked", "completed")
+        assert (shown["status"], shown["needs"]) == ("parked", "damaged")
+        assert reason in shown["error"]
+        assert len(instance.records(run_id, "InferenceStarted")) == 1
+
+
 def test_bad_runs_are_listed_with_their_reason_and_all_others_recover(instance: Instance) -> None:
     instance.start(ONWARD_DAEMON__ENTRY_RATE="1000")
     harms = [*HARMLESS, *HARMFUL]
