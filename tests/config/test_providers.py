@@ -101,10 +101,11 @@ def test_a_key_file_of_the_wrong_mode_is_refused(mode: int, said: str, tmp_path:
     assert KEY not in str(caught.value)
 
 
-def test_a_server_on_this_machine_needs_no_key_and_no_encryption() -> None:
+def test_a_server_on_this_machine_needs_no_encryption_and_no_key_where_none_is_named() -> None:
     for url in ("http://127.0.0.1:11434/v1", "http://localhost:8080/v1", "http://[::1]:1/v1"):
         assert resolve_provider("ollama", settings(kind="openai", base_url=url), {}).key is None
-        assert resolve_provider("openai", OPENAI, {"OPENAI_BASE_URL": url}).base_url == url
+        with pytest.raises(NoKey, match='if http.* needs none, say api_key_env = ""'):
+            resolve_provider("openai", OPENAI, {"OPENAI_BASE_URL": url})
 
 
 def test_nothing_goes_unencrypted_to_another_machine_unless_that_is_allowed() -> None:

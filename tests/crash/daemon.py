@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from onward.config.places import Places, find_places
 from onward.config.settings import load_settings
+from onward.core.conversation import ProviderMessage
 from onward.native.models.scripted import ScriptedModel
 from onward.ports.clock import Clock
 from onward.ports.model import ModelRequest, ModelTurn
@@ -46,11 +47,21 @@ class StrictModel(ScriptedModel):
             "model": self.name,
             "turns": request.turns,
             "problems": check_request(messages),
-            "messages": [hashlib.sha256(json.dumps(message).encode()).hexdigest() for message in messages],
+            "count": len(messages),
+            "digests": newest_digests(messages),
         }
         with self.notes.open("a") as file:
             file.write(json.dumps(note) + "\n")
         return await super().infer(request, on_delta)
+
+
+def newest_digests(messages: list[ProviderMessage]) -> dict[int, str]:
+    """Return digests of the beginnings of a request, by their length: of the longest ones, which the next extends."""
+    digest, found = hashlib.sha256(), {}
+    for count, message in enumerate(messages, 1):
+        digest.update(json.dumps(message).encode())
+        found[count] = digest.hexdigest()
+    return {count: found[count] for count in list(found)[-8:]}
 
 
 class StrictModels(ConfiguredModels):

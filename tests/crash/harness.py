@@ -60,7 +60,10 @@ class Daemon:
         self.status: int | None = None
 
     def is_alive(self) -> bool:
-        return self.status is None and not select.select([self.pidfd], [], [], 0)[0]
+        return not self.ends_within(0.0)
+
+    def ends_within(self, seconds: float) -> bool:
+        return self.status is not None or bool(select.select([self.pidfd], [], [], seconds)[0])
 
     def kill(self) -> None:
         if self.is_alive():

@@ -1,6 +1,7 @@
 """Daemons that die of a fault, one after the other, until one carries the run on to its end."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.crash.harness import KILLED, Home
 from tests.crash.points import is_timed
@@ -8,15 +9,20 @@ from tests.crash.points import is_timed
 KEY = "swept"
 
 
-def live(home: Home, script: Path, fault: str = "", *, trace: Path | None = None, boot_id: str = "") -> bool:
-    """Start a daemon, have it start the run (or say that it has it), and wait for the end; False when it dies."""
-    home.start(fault, trace=trace, boot_id=boot_id)
-    return home.when_ready() and home.start_run(script, KEY) is not None and home.rest()
+def start(home: Home, script: Path, fault: str = "", **members: Any) -> bool:
+    """Start a daemon and have it start the run, or say that it has it; False when it dies."""
+    home.start(fault, **members)
+    return home.when_ready() and home.start_run(script, KEY) is not None
 
 
-def die_of(home: Home, script: Path, fault: str, *, boot_id: str = "") -> None:
+def live(home: Home, script: Path, fault: str = "", **members: Any) -> bool:
+    """Start a daemon and the run, and wait for the end; False when it dies."""
+    return start(home, script, fault, **members) and home.rest()
+
+
+def die_of(home: Home, script: Path, fault: str, **members: Any) -> None:
     """Let a daemon live until it is killed by `fault`; one that meets it too seldom is killed at rest."""
-    if live(home, script, fault, boot_id=boot_id):
+    if live(home, script, fault, **members):
         assert is_timed(fault), f"{fault} was not met"
         home.daemon.kill()
     assert home.daemon.wait() == KILLED

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,21 @@ from tests.support import until
 Json = dict[str, Any]
 
 _BUMPED = re.compile(r"echo ([\w.-]+) >> ")
+_COUNTS = {"ok": (1,), "not_started": (0,), "could not start": (0,), "interrupted": (0, 1)}
+"""How often an effect can have happened, by what the journal says of its call."""
 
 
-def problems_with(home: Home, scripts: dict[str, Path]) -> list[str]:
-    """Return everything that is wrong with the runs of `scripts` (by idempotency key), all of which have ended."""
+def problems_with(home: Home, scripts: dict[str, Path], *, forgotten: Sequence[str] = ()) -> list[str]:
+    """Return everything that is wrong with the runs of `scripts` (by idempotency key), all of which have ended.
+
+    `forgotten` are effects that happened, but that no journal can know.
+    """
     by_key: dict[str, list[Path]] = {key: [] for key in scripts}
     for run_dir in home.run_dirs():
         by_key.setdefault(read_journal(run_dir).records[0].get("idempotency_key", "?"), []).append(run_dir)
     problems = [f"{len(dirs)} runs have the key {key!r}" for key, dirs in by_key.items() if len(dirs) != 1]
     listed = home.listed()
-    happened = Counter(effects(home.path))
+    happened = Counter(effects(home.path)) - Counter(forgotten)
     for key, script in scripts.items():
         for run_dir in by_key[key]:
             journal = read_journal(run_dir)
@@ -103,13 +108,22 @@ def _effect_problems(journal: Journal, happened: Counter[str]) -> Iterator[str]:
     """Compare the side effects with what the journal says; what is accounted for is taken out of `happened`."""
     settlements = journal.settlements()
     for call_id, call in journal.calls().items():
-        command = call["arguments"].get("command", "")
-        for key in _BUMPED.findall(command):
-            count = happened.pop(key, 0)
-            outcome = settlements[call_id][0]["outcome"] if settlements[call_id] else "nothing"
-            allowed = {"ok": (1,), "not_started": (0,), "interrupted": (0, 1)}.get(outcome, ())
-            if count not in allowed:
-                yield f"the effect {key!r} of {call_id} happened {count} times, the journal says {outcome}"
+        for key in bumped(call):
+            count, said = happened.pop(key, 0), _said(settlements[call_id])
+            if count not in _COUNTS.get(said, ()):
+                yield f"the effect {key!r} of {call_id} happened {count} times, the journal says {said}"
+
+
+def bumped(call: Json) -> list[str]:
+    """Return the effects that a call has."""
+    return _BUMPED.findall(call["arguments"].get("command", ""))
+
+
+def _said(settled: list[Json]) -> str:
+    if not settled:
+        return "nothing"
+    could_not_start = settled[0]["result"].startswith("[error] the call could not be started, so nothing was done")
+    return "could not start" if could_not_start else str(settled[0]["outcome"])
 
 
 def _status_problems(run_dir: Path, listed: Json | None) -> Iterator[str]:
@@ -147,11 +161,12 @@ def _request_problems(file: Path, script: Path, journal: Journal) -> Iterator[st
     mine = [request for request in requests if request["model"] == str(script)]
     for request in mine:
         yield from (f"request after turn {request['turns']}: {problem}" for problem in request["problems"])
-    newest = {request["turns"]: request["messages"] for request in mine}
+    newest = {request["turns"]: request for request in mine}
     in_order = [newest[turns] for turns in sorted(newest)]
     for earlier, later in pairwise(in_order):
-        if later[: len(earlier)] != earlier:
-            yield f"a request of {len(later)} messages begins otherwise than the one of {len(earlier)} before it"
+        count = earlier["count"]
+        if later["digests"].get(str(count)) != earlier["digests"][str(count)]:
+            yield f"the request after turn {later['turns']} begins otherwise than the one after turn {earlier['turns']}"
     if len(newest) < journal.counts()["AssistantTurn"]:
         yield f"{journal.counts()['AssistantTurn']} turns, but requests only after {sorted(newest)}"
 

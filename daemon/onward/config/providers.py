@@ -141,7 +141,8 @@ def resolve_provider(name: str, settings: ProviderSettings, environ: Mapping[str
     key = _read_key(name, settings, environ)
     if key is None and _needs_key(settings, url):
         source = f"set {settings.api_key_env}" if settings.api_key_env else "name it in api_key_env or api_key_file"
-        raise NoKey(f"the provider {name!r} has no key: {source}")
+        unneeded = f'; if {url} needs none, say api_key_env = "" in [providers.{name}]' if url else ""
+        raise NoKey(f"the provider {name!r} has no key: {source}{unneeded}")
     return Provider(name=name, kind=kind, settings=settings, base_url=url, key=key)
 
 
@@ -197,9 +198,7 @@ def _check_url(name: str, url: str | None, settings: ProviderSettings) -> None:
 
 
 def _needs_key(settings: ProviderSettings, url: str | None) -> bool:
-    if settings.api_key_file is not None:
-        return True
-    return not is_loopback(url) and (settings.api_key_env is not None or url is None)
+    return url is None or bool(settings.api_key_file or settings.api_key_env)
 
 
 def _read_key(name: str, settings: ProviderSettings, environ: Mapping[str, str]) -> str | None:

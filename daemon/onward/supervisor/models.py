@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol
 
 import anyio.to_thread
@@ -79,7 +79,6 @@ class ConfiguredModels:
         self._clock = clock
         self._settings = settings or Settings()
         self._environ = environ
-        self._cards = known_models() | self._settings.prices
         self._connections: dict[Endpoint, Connection] = {}
         self._models: dict[tuple[Endpoint, str], RemoteModel] = {}
 
@@ -139,7 +138,14 @@ class ConfiguredModels:
             raise BadRequest(f"{text}{', '.join(known)}")
         return provider, model
 
+    @cached_property
+    def _cards(self) -> dict[str, PriceSettings]:
+        """What is known of models, by name. Read once, by the first that asks in a thread."""
+        return known_models() | self._settings.prices
+
     def _resolve(self, provider: str) -> Provider:
+        """Return a provider as it can be used now. Reads files; call it in a thread."""
+        _ = self._cards
         return resolve_provider(provider, self._settings.providers[provider], self._environ)
 
     def _remote(self, provider: Provider, name: str) -> RemoteModel:

@@ -46,8 +46,8 @@ def server_environment(settings: ServerSettings, place: Place) -> dict[str, str]
         Unavailable: A variable that it names is not set.
     """
     named = {name: _value(settings, place, name, "env_from") for name in settings.env_from}
-    common = tool_environment(place.environment, instance=place.instance, run_id=place.run_id, call_id=CALL_ID)
-    return common | named
+    common = tool_environment(place.environment, instance=place.instance, run_id=place.run_id)
+    return common | {"ONWARD_CALL_ID": CALL_ID} | named
 
 
 def server_headers(settings: ServerSettings, place: Place) -> dict[str, str]:

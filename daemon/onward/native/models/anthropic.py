@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 from onward.native.models import anthropic_api as api
 from onward.native.models.failures import Said
 from onward.native.models.prices import Card
-from onward.native.models.remote import Endpoint, said_of
+from onward.native.models.remote import NO_KEY, Endpoint, said_of
 from onward.ports.model import ModelFailure, ModelRequest
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class AnthropicDialect:
         # No redirects: they would carry the conversation to where nobody configured. Retries are Onward's own.
         timeout = anthropic.Timeout(endpoint.inactivity_s, connect=endpoint.connect_s)
         return anthropic.AsyncAnthropic(
-            api_key=endpoint.key,
+            api_key=endpoint.key or NO_KEY,
             base_url=endpoint.base_url,
             timeout=timeout,
             max_retries=0,

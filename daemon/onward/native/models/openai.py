@@ -7,14 +7,11 @@ from onward.native.models import openai_api as api
 from onward.native.models.failures import Said
 from onward.native.models.openai_stream import Collector
 from onward.native.models.prices import Card
-from onward.native.models.remote import Endpoint, said_of
+from onward.native.models.remote import NO_KEY, Endpoint, said_of
 from onward.ports.model import ModelFailure, ModelRequest
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-NO_KEY = "none"
-"""What a server gets that needs no key; the SDK wants one."""
 
 
 class OpenAIDialect:

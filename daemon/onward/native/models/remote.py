@@ -20,6 +20,8 @@ log = structlog.get_logger()
 
 Json = dict[str, Any]
 
+NO_KEY = "none"
+"""What a server gets that needs no key; the SDKs want one."""
 LEAST_OUTPUT_TOKENS = 1024
 LONGEST_GATE_S = 60.0
 """For how long others are not even sent after one request met a rate limit; a longer wait is each run's own."""
