@@ -18,6 +18,7 @@ from onward.api.acts import RunIdOf, acts
 from onward.api.answers import answer, principals
 from onward.api.events import HEARTBEAT_S, EventStream, StreamSlots, news, record_or_delta
 from onward.api.gate import LOCAL_HOSTS, Gate
+from onward.api.interactions import interactions
 from onward.api.problems import MEDIA_TYPE, problem
 from onward.api.requests import Key, Nothing, StartRun, StopDaemon, parse_statuses
 from onward.core.ids import parse_run_id
@@ -67,6 +68,7 @@ def make_app(
     routers: tuple[Callable[[Operations], APIRouter], ...] = (
         _runs,
         acts,
+        interactions,
         partial(_events, shutdown=shutdown, heartbeat_s=heartbeat_s),
         _daemon,
     )

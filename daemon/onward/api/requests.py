@@ -66,6 +66,15 @@ class Resume(BaseModel):
     """By how much which limits of the run are raised: `{"cost_usd": 5, "turns": 100}`."""
 
 
+class Answer(BaseModel):
+    """The body of `POST /v1/interactions/{id}/answer`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    answer: dict[str, Any]
+    """What the kind of the question wants: `{"decision": "approve"}`, `{"value": "text"}`, `{"add": {"turns": 9}}`."""
+
+
 class Nothing(BaseModel):
     """The body of a change that needs no words: `{}`."""
 
@@ -88,6 +97,14 @@ async def run_id_of(run_id: str) -> RunId:
         BadRequest: It is none.
     """
     return parse_run_id(run_id)
+
+
+async def interaction_of(interaction_id: str) -> tuple[RunId, str]:
+    """Return the run and the question of `RUN.QUESTION`; raises as `run_id_of`."""
+    run_id, dot, question = interaction_id.rpartition(".")
+    if not dot or not question:
+        raise BadRequest(f"{interaction_id[:80]!r} is no question: it is written RUN.QUESTION, as in coder-abc.q3")
+    return parse_run_id(run_id), question
 
 
 def parse_statuses(values: list[str] | None) -> list[str]:

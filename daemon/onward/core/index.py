@@ -91,7 +91,7 @@ def questions_of(state: RunState) -> list[Json]:
             "asked_at": question.asked_at,
             "expires_at": question.expires_at,
             "agent": state.agent_name,
-            "advisory": state.agent.get("sandbox", "none") == "none",
+            "advisory": (state.agent.get("sandbox") or "none") == "none",
         }
         for question in state.open_questions
     ]

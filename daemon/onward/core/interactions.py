@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from onward.core.text import clean_json
+import orjson
+
+from onward.core.text import clean_json, display
 from onward.errors import BadRequest
 
 Json = dict[str, Any]
@@ -89,6 +91,12 @@ def checked(interaction: Interaction, answer: Json) -> Json:
     if kind == Kind.BUDGET:
         return _budget(given)
     raise BadRequest(f"a question of kind {kind!r} cannot be answered by this version")
+
+
+def winner(interaction: Interaction) -> str:
+    """Say how a question was answered, to somebody who answers it otherwise."""
+    answer = orjson.dumps(interaction.answer).decode()
+    return f"{interaction.interaction_id} was answered already, by {interaction.answered_by}: {display(answer)}"
 
 
 def as_text(interaction: Interaction) -> str:

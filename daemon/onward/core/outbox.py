@@ -1,4 +1,4 @@
-"""Notifications that are owed: folded from the daemon's facts, so that a restart forgets none and repeats none. Pure."""
+"""Notifications that are owed: folded from the daemon's facts; a restart forgets none and repeats none. Pure."""
 
 import hashlib
 import hmac

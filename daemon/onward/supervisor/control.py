@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from onward.core.fold import NewerRecord, text_mark
-from onward.core.interactions import Interaction, Kind, checked
+from onward.core.interactions import Interaction, Kind, checked, winner
 from onward.core.permissions import grant_for
 from onward.core.records import (
     CancelRequested,
@@ -97,15 +97,15 @@ class Control:
         return entry.shown()
 
     async def answer(self, entry: Entry, interaction_id: str, answer: Json, *, by: str) -> Json:
-        async with self._writing(entry) as live:
+        # One after the other: a long answer is written in two steps, and a full disk lets answers wait.
+        async with entry.answering, self._writing(entry) as live:
             question = live.state.interactions.get(interaction_id)
             if question is None:
                 raise NotFound(f"{entry.run_id} has asked no question {interaction_id[:40]!r}")
             value = checked(question, answer)
             if question.answer is not None:
                 if question.answer != value:
-                    winner = f"by {question.answered_by}: {question.answer}"
-                    raise Conflict(f"{interaction_id} was answered already, {winner}")
+                    raise Conflict(winner(question))
                 await live.flush()
             else:
                 _must_live(live.state)

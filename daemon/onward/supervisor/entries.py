@@ -47,6 +47,7 @@ class Entry:
     failures: int = 0
     questions: list[Json] = field(default_factory=list)
     lock: anyio.Lock = field(default_factory=anyio.Lock)
+    answering: anyio.Lock = field(default_factory=anyio.Lock)
     changed: anyio.Event | None = None
     watchers: set[MemoryObjectSendStream[Piece]] = field(default_factory=set)
     """Those who also want the pieces of answers as they come; one that is slow misses some."""

@@ -131,8 +131,14 @@ async def post(webhook: WebhookSettings, settings: NotifySettings, notification:
     Raises:
         NotDelivered: It was not accepted with a status of 2xx.
     """
+    # In a thread as a whole: the library, the certificates and the name are looked up with blocking calls.
+    await anyio.to_thread.run_sync(_post, webhook, settings, notification, abandon_on_cancel=True)
+
+
+def _post(webhook: WebhookSettings, settings: NotifySettings, notification: Json) -> None:
     import httpx2
 
+    _check_address(webhook.url, settings)
     body = orjson.dumps(notification)
     headers = {"content-type": "application/json", "onward-delivery": str(notification["delivery_id"])}
     if webhook.secret_env:
@@ -140,23 +146,22 @@ async def post(webhook: WebhookSettings, settings: NotifySettings, notification:
         if not secret:
             raise NotDelivered(f"the variable {webhook.secret_env!r} with the webhook's secret is not set")
         headers["onward-signature"] = signature(secret, int(time.time()), body)
-    await _check_address(webhook.url, settings)
     try:
-        async with httpx2.AsyncClient(timeout=settings.timeout_s, follow_redirects=False, trust_env=False) as client:
-            answer = await client.post(webhook.url, content=body, headers=headers)
+        with httpx2.Client(timeout=settings.timeout_s, follow_redirects=False, trust_env=False) as client:
+            answer = client.post(webhook.url, content=body, headers=headers)
     except httpx2.HTTPError as error:
         raise NotDelivered(f"{type(error).__name__}: {error}") from error
     if not answer.is_success:
         raise NotDelivered(f"the webhook answered {answer.status_code}")
 
 
-async def _check_address(url: str, settings: NotifySettings) -> None:
+def _check_address(url: str, settings: NotifySettings) -> None:
     """Refuse a host at a private address that is not listed: nobody is to reach inside through a name."""
     host = urlsplit(url).hostname or ""
     if host in settings.allow_private:
         return
     try:
-        found = await anyio.to_thread.run_sync(partial(socket.getaddrinfo, host, None, proto=socket.IPPROTO_TCP))
+        found = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
     except OSError as error:
         raise NotDelivered(f"the host {host!r} has no address: {error}") from error
     for item in found:

@@ -9,8 +9,18 @@ import orjson
 
 from onward.core import fold
 from onward.core.ids import make_run_id
-from onward.core.index import index_of, view_of
-from onward.core.records import MessageAdded, Record, RunEnded, RunPaused, RunResumed, RunStarted, SettingsChanged
+from onward.core.index import index_of, questions_of, view_of
+from onward.core.interactions import checked, winner
+from onward.core.records import (
+    InteractionAnswered,
+    MessageAdded,
+    Record,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SettingsChanged,
+)
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.vocabulary import Source
@@ -122,6 +132,25 @@ class FakeOperations:
             self._going_on(run_id)
             self.append(run_id, RunEnded(status="cancelled", reason="asked", by=by))
         return index_of(run)
+
+    async def interactions(self, run_id: str | None = None) -> list[Json]:
+        runs = self.runs.values() if run_id is None else [self._run(run_id)]
+        return [question for run in runs for question in questions_of(run)]
+
+    async def answer(self, run_id: str, interaction_id: str, answer: Json, *, by: str) -> Json:
+        run = self._run(run_id)
+        question = run.interactions.get(interaction_id)
+        if question is None:
+            raise NotFound(f"{run_id} has asked no question {interaction_id!r}")
+        value = checked(question, answer)
+        if question.answer is None:
+            self._going_on(run_id)
+            if question.closed is not None:
+                raise Conflict(f"{interaction_id} is no longer open: {question.closed}")
+            self.append(run_id, InteractionAnswered(interaction_id=interaction_id, answer=value, by=by))
+        elif question.answer != value:
+            raise Conflict(winner(question))
+        return {**index_of(run), "interaction_id": interaction_id, "answer": value}
 
     async def agents(self) -> Json:
         known = {"name": "worker", "description": "", "model": None, "kind": "native"}

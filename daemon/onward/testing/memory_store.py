@@ -131,7 +131,8 @@ class MemoryStore:
         self.runs: dict[str, StoredRun] = {}
         self.full = False
         self._evidence = evidence
-        self._facts: list[Json] = []
+        self.noted: list[Json] = []
+        """The facts so far."""
 
     @property
     def lock_path(self) -> Path:
@@ -240,11 +241,11 @@ class MemoryStore:
     async def append_fact(self, **members: Any) -> None:
         await lowlevel.checkpoint()
         self.check_space()
-        self._facts.append({"seq": len(self._facts) + 1, "ts": stamp(self.clock.now()), **members})
+        self.noted.append({"seq": len(self.noted) + 1, "ts": stamp(self.clock.now()), **members})
 
     async def facts(self) -> list[Json]:
         await lowlevel.checkpoint()
-        return list(self._facts)
+        return list(self.noted)
 
     async def close(self) -> None:
         await lowlevel.checkpoint()
