@@ -172,3 +172,27 @@ def test_a_settled_call_is_never_settled_again(found: Found) -> None:
     decided = planned(*records, t1c1=Evidence(found=found, done=REAL))
 
     assert (decided.settlements, decided.adopt) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("allowed", "effect", "name", "again"),
+    [
+        (True, "read", "read_file", True),
+        (False, "read", "read_file", False),
+        (True, "write", "edit_file", False),
+        (True, "idempotent", "write_file", False),
+        (True, "unknown", "shell", False),
+        (True, "read", "mcp__files__read", False),
+    ],
+)
+def test_only_our_own_reads_are_done_again_and_only_where_the_definition_says_so(
+    allowed: bool, effect: str, name: str, again: bool
+) -> None:
+    """With `rerun_reads` an interrupted read is open again after the claim; any other call is settled, never rerun."""
+    call = j.call("t1c1", effect=effect) | {"name": name}
+    records = [j.claimed(), j.turn(1, use("t1c1"), seen=2), j.batch(1, call), j.handed_over("t1c1")]
+    state = j.fold_all([j.started(agent={"rerun_reads": allowed}), *records])
+
+    assert (settled(plan(state, {}, HERE).settlements) == []) is again
+    j.fold_all([j.claimed(epoch=2)], state)
+    assert [call.started for call in state.open_calls] == [not again]

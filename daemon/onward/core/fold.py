@@ -96,6 +96,9 @@ def _run_claimed(state: RunState, line: Line) -> None:
         state.rebooted = True
     state.claim = {name: line[name] for name in names}
     state.claims += 1
+    for call in state.open_calls:
+        if call.started and state.reruns(call):
+            call.started = False
     state.drained, state.in_flight = False, []
 
 

@@ -231,7 +231,7 @@ def _settle_all(
     else:
         calls = state.open_calls
     adopt: list[str] = []
-    pending = _bound_calls(state)
+    pending = _bound_calls(state) | {call.call_id for call in state.open_calls if state.reruns(call)}
     for call in calls:
         if call.call_id in pending:
             continue  # pending again under its own id

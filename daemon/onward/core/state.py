@@ -120,6 +120,11 @@ class RunState:
         names = list(stage.tools if stage and stage.tools is not None else own if isinstance(own, list) else [])
         return [*names, TRANSITION] if stage and stage.next and TRANSITION not in names else names
 
+    def reruns(self, call: CallState) -> bool:
+        """Whether an interrupted call is simply done again: our own reads, where the definition says so."""
+        own_read = call.effect == "read" and not call.name.startswith(MCP_PREFIX)
+        return own_read and self.agent.get("rerun_reads") is True
+
     def allows(self, tool: str) -> bool:
         """Whether the run has a tool now; those of MCP servers are in every stage that does not list its own tools."""
         stage = self.stage
