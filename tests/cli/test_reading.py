@@ -22,7 +22,7 @@ def test_ps_lists_what_is_not_ended_and_all_on_request(daemon: Daemon, cli: Cli)
     shown = cli("ps")
     assert (shown.returncode, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
-    assert lines[0].split() == ["RUN", "AGENT", "STATUS", "TURN", "AGE", "COST", "WAITS", "FOR", "TASK"]
+    assert lines[0].split() == ["RUN", "AGENT", "STATUS", "STAGE", "TURN", "AGE", "COST", "WAITS", "FOR", "TASK"]
     assert [line.split()[:3] for line in lines[1:]] == [[third, "coder", "active"], [second, "worker", "parked"]]
     assert first in cli("ps", "-a").stdout
     listed = [json.loads(line) for line in cli("ps", "-a", "--json").stdout.splitlines()]

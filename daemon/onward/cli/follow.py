@@ -16,7 +16,12 @@ Json = dict[str, Any]
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 STOPPED = ENDED | {"paused", "parked", "quarantined", "damaged"}
-_STOPS = frozenset({"RunEnded", "RunPaused", "RunParked", "RunQuarantined"})
+_STOPS = frozenset({"RunEnded", "RunPaused", "RunParked", "RunQuarantined", "InteractionOpened"})
+
+
+def stands_still(run: Json) -> bool:
+    """Say whether a run does nothing before somebody does something."""
+    return run["status"] in STOPPED or (run["status"] == "waiting" and run.get("waiting_on") == "human")
 
 
 def exit_code(run: Json) -> int:
@@ -54,20 +59,22 @@ class Follower:
         return (record for record in self._records() if record is not None)
 
     def until_stopped(self) -> Iterator[Json]:
-        """Yield records until the run has ended or stands still; raises as `until_ended`.
+        """Yield records until the run has ended or stands still, for a human too; raises as `until_ended`.
 
         A run that was parked long ago and goes on has that in its past: its present decides, which is asked for at
         such a record, and at every heartbeat for what stands in no record (a full disk, a quarantine by the daemon).
         """
         ask_at: int | None = None
+        questions = False  # while calls run beside an open question, the last of them to end makes the run stand still
         for record in self._records():
             if record is not None:
                 yield record
-            if record is None or record["type"] in _STOPS or self.at == ask_at:
+            kind = None if record is None else record["type"]
+            if kind is None or kind in _STOPS or self.at == ask_at or (questions and kind == "ToolCallDone"):
                 run = self.run()
-                if run["status"] in STOPPED and self.at >= run.get("seq", 0):
+                if stands_still(run) and self.at >= run.get("seq", 0):
                     return
-                ask_at = run.get("seq")
+                ask_at, questions = run.get("seq"), bool(run.get("questions"))
 
     def _records(self) -> Iterator[Json | None]:
         while True:

@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from onward.cli import acting
+from onward.cli import acting, answering
 from onward.cli.command import AsJson, Run, app, verb
 
 
@@ -186,3 +186,4 @@ def demo() -> int:
 
 
 app.add_typer(acting.app)
+app.add_typer(answering.app)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from onward.cli.asked import how_to_answer
+from onward.cli.asked import show as show_question
 from onward.cli.client import Client
-from onward.cli.follow import STOPPED, Follower, exit_code
+from onward.cli.follow import Follower, exit_code, stands_still
 from onward.cli.live import LiveText, live_text
 from onward.cli.terminal import age, block, dollars, line, out, out_json, paint, say, table
 from onward.cli.timeline import OUTCOMES, Timeline
@@ -27,6 +29,7 @@ _WORDS = {
     5: "stands still; `onward show {run}` says why",
     6: "stopped by a budget; `onward show {run}` says which",
 }
+_MAX_NAMED = 3
 _SCRIPTED = "scripted/"
 
 
@@ -52,14 +55,43 @@ def start(
 
 
 def follow(client: Client, run_id: str) -> int:
-    """Show a run as it goes on; return the exit code that tells how it stands in the end."""
-    with live_text() as live:
-        follower = Follower(client, run_id, say=live.say, on_delta=live.on_delta)
-        _show_all(follower.until_stopped(), Timeline(), live)
-    run = follower.run()
+    """Show a run as it goes on; return the exit code that tells how it stands in the end.
+
+    On a terminal, what the run asks is answered in between.
+    """
+    follower, timeline = Follower(client, run_id), Timeline()
+    while True:
+        with live_text() as live:
+            follower.say, follower.on_delta = live.say, live.on_delta
+            _show_all(follower.until_stopped(), timeline, live)
+        run = follower.run()
+        if not _answered_here(client, run):
+            break
     code = exit_code(run)
-    say(f"{run_id}: {run['status'] if code <= 1 else _WORDS[code].format(run=run_id)}")
+    if run["status"] != "waiting":
+        say(f"{run_id}: {run['status'] if code <= 1 else _WORDS[code].format(run=run_id)}")
+    _say_what_waits(run)
     return code
+
+
+def _answered_here(client: Client, run: Json) -> bool:
+    from onward.cli import prompt
+
+    waits = _waits_for(run)
+    return bool(waits) and prompt.is_possible() and prompt.ask(client, waits[0])
+
+
+def _waits_for(run: Json) -> list[Json]:
+    """The questions whose answers let a run go on."""
+    return run.get("questions") or [] if run["status"] in ("waiting", "parked") else []
+
+
+def _say_what_waits(run: Json) -> None:
+    """Say which questions a run waits for and how to answer them."""
+    for question in _waits_for(run):
+        say(f"{run['run_id']} waits for an answer to {question['interaction_id']}: {line(question['prompt'])}")
+        for command in how_to_answer(question):
+            say(f"  {command}")
 
 
 def detached(run_id: str) -> int:
@@ -75,21 +107,34 @@ def ps(*, everything: bool, as_json: bool) -> int:
         for run in runs:
             out_json(run)
     elif runs:
-        header = ("RUN", "AGENT", "STATUS", "TURN", "AGE", "COST", "WAITS FOR", "TASK")
-        rows = [_row(run) for run in runs]
-        table(header, rows, [["", "", _TONES.get(str(run["status"]), "warn"), *[""] * 5] for run in runs])
+        header = ("RUN", "AGENT", "STATUS", "STAGE", "TURN", "AGE", "COST", "WAITS FOR", "TASK")
+        asked = _open_questions() if any(run.get("questions") for run in runs) else {}
+        rows = [_row(run, asked.get(run["run_id"], [])) for run in runs]
+        table(header, rows, [["", "", _TONES.get(str(run["status"]), "warn"), *[""] * 6] for run in runs])
     else:
         say("there are no runs" if everything else "no run is unfinished; `onward ps -a` lists all")
     return 0
 
 
-def _row(run: Json) -> list[str]:
+def _open_questions() -> dict[str, list[str]]:
+    """The ids of the open questions of each run."""
+    found: dict[str, list[str]] = {}
+    for question in Client().get("/v1/interactions")["interactions"]:
+        found.setdefault(str(question["run_id"]), []).append(str(question["interaction_id"]))
+    return found
+
+
+def _row(run: Json, questions: list[str]) -> list[str]:
     waits = run.get("needs") or run.get("waiting_on") or run.get("error") or "-"
+    if questions:
+        more = f" and {len(questions) - _MAX_NAMED} more" if len(questions) > _MAX_NAMED else ""
+        waits = f"{waits} {', '.join(questions[:_MAX_NAMED])}{more}"
     totals = run.get("totals") or {}
     return [
         line(run["run_id"], 64),
         line(run.get("agent") or "?", 32),
         line(run["status"], 16),
+        line(run.get("stage") or "-", 32),
         line(run.get("turn", "?"), 8),
         age(run.get("created_at")),
         dollars(totals.get("cost_usd")),
@@ -119,6 +164,7 @@ def _facts(found: Json) -> list[tuple[str, Any]]:
     return [
         ("run", found["run_id"]),
         ("agent", found.get("agent")),
+        ("stage", found.get("stage")),
         ("model", found.get("model")),
         ("status", found["status"]),
         ("why", found.get("reason") or found.get("error")),
@@ -150,9 +196,20 @@ def _show_parts(found: Json) -> None:
     for call in found.get("calls") or []:
         outcome, tone = OUTCOMES.get(str(call.get("outcome")), ("in flight" if call.get("started") else "not yet", ""))
         out(f"{'call':<10} {line(call.get('call_id'), 20)} {line(call.get('name'), 60)}: {paint(outcome, tone)}")
+    for visit in found.get("stages") or []:
+        out(f"{'visit':<10} {_visit(visit)}")
     for name in ("task", "result"):
         if found.get(name):
             out(f"{name:<10} {block(str(found[name]), indent, lines=100, limit=100_000)}")
+    for question in found.get("questions") or []:
+        out()
+        show_question(question)
+
+
+def _visit(visit: Json) -> str:
+    times = f"{line(visit.get('entered'), 40)} to {line(visit.get('left') or 'now', 40)}"
+    used = f"{visit.get('turns', 0)} turns, {visit.get('tokens', 0)} tokens, {dollars(visit.get('cost_usd'))}"
+    return f"{line(visit.get('stage'), 40)} {visit.get('visit')}: {times}, {used}"
 
 
 def logs(run: str, *, following: bool, last: int | None, after: int, as_json: bool) -> int:
@@ -183,7 +240,7 @@ def wait(run: str, *, timeout_s: float | None, as_json: bool) -> int:
     run_id = resolve(client, run)
     found = client.get(f"/v1/runs/{run_id}")
     try:
-        if found["status"] not in STOPPED:
+        if not stands_still(found):
             deadline = None if timeout_s is None else time.monotonic() + timeout_s
             follower = Follower(client, run_id, at=found.get("seq", 0), say=say, deadline=deadline)
             for _ in follower.until_stopped():
@@ -195,6 +252,7 @@ def wait(run: str, *, timeout_s: float | None, as_json: bool) -> int:
         out_json(found)
     else:
         out(line(found["status"], 16))
+    _say_what_waits(found)
     return exit_code(found)
 
 

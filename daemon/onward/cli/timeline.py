@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from onward.cli.asked import INDENT, asked, in_words
 from onward.cli.terminal import block, line, paint
 
 Json = dict[str, Any]
@@ -137,7 +138,35 @@ def _control(label: str, tone: str) -> Callable[[Timeline, Json], list[Entry]]:
 def _settings(_: Timeline, r: Json) -> list[Entry]:
     limits = r.get("limits")
     shown = ", ".join(f"{name} {value}" for name, value in limits.items()) if isinstance(limits, dict) else ""
-    return [Entry("limits", line(f"{shown} (by {r.get('by')})"), "good")]
+    entries = [Entry("limits", line(f"{shown} (by {r.get('by')})"), "good")] if shown else []
+    if r.get("grants"):
+        grants = "; ".join(json.dumps(grant, ensure_ascii=False) for grant in r["grants"])
+        entries.append(Entry("allowed", line(f"{grants} (by {r.get('by')})", 2000), "good"))
+    return entries
+
+
+def _stage_entered(_: Timeline, r: Json) -> list[Entry]:
+    again = f" (visit {r['visit']})" if r.get("visit") != 1 else ""
+    return [Entry("stage", f"{line(r.get('stage'), 40)} begins{again}", "strong")]
+
+
+def _stage_left(_: Timeline, r: Json) -> list[Entry]:
+    return [Entry("stage", f"{line(r.get('stage'), 40)} is left", "dim")]
+
+
+def _opened(_: Timeline, r: Json) -> list[Entry]:
+    head, *more = (text.removeprefix(INDENT) for text in asked(r, whole=False))
+    shown = [f"{line(r.get('interaction_id'), 20)} {line(r.get('kind'), 20)}: {head}", *more]
+    return [Entry("QUESTION", f"\n{_INDENT}".join(shown), "warn")]
+
+
+def _answered(_: Timeline, r: Json) -> list[Entry]:
+    said = block(in_words(r.get("answer")), _INDENT, lines=6, limit=600)
+    return [Entry("answer", f"{line(r.get('interaction_id'), 20)} by {line(r.get('by'), 60)}: {said}", "good")]
+
+
+def _closed(_: Timeline, r: Json) -> list[Entry]:
+    return [Entry("question", f"{line(r.get('interaction_id'), 20)} is closed: {line(r.get('reason'))}", "dim")]
 
 
 def _cancel(_: Timeline, r: Json) -> list[Entry]:
@@ -176,6 +205,11 @@ _MAKERS: dict[str, Callable[[Timeline, Json], list[Entry]]] = {
     "ToolCallStarted": _silent,
     "ToolCallDone": _call_done,
     "Checkpoint": _silent,
+    "StageEntered": _stage_entered,
+    "StageLeft": _stage_left,
+    "InteractionOpened": _opened,
+    "InteractionAnswered": _answered,
+    "InteractionClosed": _closed,
     "SettingsChanged": _settings,
     "CancelRequested": _cancel,
     "RunPaused": _control("paused", "warn"),

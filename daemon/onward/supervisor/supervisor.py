@@ -271,16 +271,18 @@ class Supervisor:
         index = known or {"run_id": run.run_id, "status": Status.ACTIVE}
         index.pop("journal", None)  # where the file stood when it was written: nothing to be shown
         entry = self._entries[run.run_id] = Entry(
-            run_id=run.run_id, index=index, problem=run.problem, on_change=self._news.tell
+            run_id=run.run_id,
+            index=index,
+            problem=run.problem,
+            questions=list(run.questions),
+            on_change=self._news.tell,
         )
         if type(key := index.get("idempotency_key")) is str:
             self._keys[key] = run.run_id
         if run.problem is not None:
             self._report.waits_for.add(run.run_id)
             self._report.add("damaged", run.run_id, run.problem)
-        elif run.index is not None and run.index.get("waiting_on") == "human":
-            entry.questions = list(run.questions)
-        elif run.index is None or run.index["status"] not in _RESTING:
+        elif run.index is None or (run.index["status"] not in _RESTING and run.index.get("waiting_on") != "human"):
             entry.queued = True
             self._report.waits_for.add(run.run_id)
 
