@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from onward.core.interactions import Interaction
 from onward.core.records import Json
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
+from onward.core.step import waits_for_human
 
 SHORT = 200
 
@@ -39,7 +41,7 @@ def index_of(state: RunState, *, queued: bool = False, stalled: str | None = Non
         "updated_at": state.updated_at,
         "last_progress_at": state.last_progress_at,
         "stage": state.ledger.now.stage if state.ledger.now else None,
-        "questions": len(state.open_questions),
+        "questions": len(answerable(state)),
         "wake_at": wake_at(state),
         "waiting_on": waiting_on,
         "needs": needs,
@@ -65,16 +67,15 @@ def _shown(state: RunState, queued: bool, stalled: str | None) -> tuple[Status, 
     return state.status, None, state.needs, state.reason if state.status is not Status.COMPLETED else None
 
 
-def waits_for_human(state: RunState) -> bool:
-    """Whether an active run can do nothing before somebody answers."""
-    working = state.inferring or any(call.started for call in state.open_calls)
-    return bool(state.open_questions) and not working and not state.conversation.unseen()
-
-
 def wake_at(state: RunState) -> str | None:
     """Return the earliest time at which something happens by itself: a retry, or a question that expires."""
-    expiries = [question.expires_at for question in state.open_questions if question.expires_at]
+    expiries = [question.expires_at for question in answerable(state) if question.expires_at]
     return min([*expiries, *([state.retry_at] if state.retry_at else [])], default=None)
+
+
+def answerable(state: RunState) -> list[Interaction]:
+    """Return the open questions, as long as the run is one that an answer could matter to."""
+    return [] if state.status in TERMINAL or state.cancel_by is not None else state.open_questions
 
 
 def questions_of(state: RunState) -> list[Json]:
@@ -93,7 +94,7 @@ def questions_of(state: RunState) -> list[Json]:
             "agent": state.agent_name,
             "advisory": (state.agent.get("sandbox") or "none") == "none",
         }
-        for question in state.open_questions
+        for question in answerable(state)
     ]
 
 
