@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from onward.config.places import Places
 from onward.config.providers import BUILT_IN, PriceSettings, ProviderSettings
 from onward.config.settings import Settings
+from onward.core.masking import KnownSecrets
 from onward.errors import BadRequest, NotFound
 from onward.native.models.remote import RemoteModel
 from onward.ports.model import FailureClass, ModelFailure
@@ -125,3 +126,18 @@ async def test_two_models_of_a_provider_share_its_client(tmp_path: Path) -> None
             assert turn.cost_usd > 0
         assert len(known._connections) == 1
         await known.aclose()
+
+
+async def test_a_key_from_a_file_is_masked_wherever_it_would_be_written(tmp_path: Path) -> None:
+    """No variable holds it, so nothing else could know it for a secret."""
+    key_file = tmp_path / "key"
+    key_file.write_text("sk-from-a-file-123\n")
+    key_file.chmod(0o600)
+    secrets = KnownSecrets()
+    provider = ProviderSettings(kind="openai", base_url="http://127.0.0.1:9/v1", api_key_file=key_file)
+    settings = Settings(providers={"local": provider})
+    places = Places(config_dirs=(tmp_path,), runs_dir=tmp_path / "runs", socket=tmp_path / "o.sock")
+
+    await ConfiguredModels(places, FakeClock(), settings, {}, secrets).load("local/m")
+
+    assert secrets.mask(b'{"text":"it is sk-from-a-file-123"}') == b'{"text":"it is [secret local_key]"}'

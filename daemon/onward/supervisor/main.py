@@ -96,7 +96,11 @@ async def _main(settings: Settings, world: World) -> int:
             pid=holder.pid,
             start_ticks=holder.start_ticks,
         )
-        models = world.models(places, clock) if world.models else ConfiguredModels(places, clock, settings)
+        models: Models
+        if world.models:
+            models = world.models(places, clock)
+        else:
+            models = ConfiguredModels(places, clock, settings, secrets=world.secrets)
 
         def use(changed: Settings) -> None:
             logs.set_level(changed.log.level)

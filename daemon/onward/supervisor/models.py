@@ -19,6 +19,7 @@ from onward.config.providers import (
     resolve_provider,
 )
 from onward.config.settings import Settings
+from onward.core.masking import KnownSecrets
 from onward.errors import BadConfiguration, BadRequest, OnwardError
 from onward.native.models.anthropic import AnthropicDialect
 from onward.native.models.openai import OpenAIDialect
@@ -74,11 +75,14 @@ class ConfiguredModels:
         clock: Clock,
         settings: Settings | None = None,
         environ: Mapping[str, str] = os.environ,
+        secrets: KnownSecrets | None = None,
     ) -> None:
+        """Keys that are found are told to `secrets`, so that they are masked in everything that is written."""
         self._places = places
         self._clock = clock
         self._settings = settings or Settings()
         self._environ = environ
+        self._secrets = secrets or KnownSecrets()
         self._connections: dict[Endpoint, Connection] = {}
         self._models: dict[tuple[Endpoint, str], RemoteModel] = {}
 
@@ -146,7 +150,10 @@ class ConfiguredModels:
     def _resolve(self, provider: str) -> Provider:
         """Return a provider as it can be used now. Reads files; call it in a thread."""
         _ = self._cards
-        return resolve_provider(provider, self._settings.providers[provider], self._environ)
+        resolved = resolve_provider(provider, self._settings.providers[provider], self._environ)
+        if resolved.key is not None:
+            self._secrets.add(f"{provider} key", resolved.key)
+        return resolved
 
     def _remote(self, provider: Provider, name: str) -> RemoteModel:
         endpoint = _endpoint(provider)
