@@ -190,6 +190,29 @@ def done(call_id: str, result: str = "done", outcome: str = "ok", settled_by: st
     } | members  # fmt: skip
 
 
+def entered(stage: str, visit: int = 1) -> Json:
+    return {"type": "StageEntered", "stage": stage, "visit": visit}
+
+
+def left(stage: str, visit: int = 1, **members: Any) -> Json:
+    return {"type": "StageLeft", "stage": stage, "visit": visit} | members
+
+
+def opened(interaction_id: str, kind: str, binds_to: Json, ask: Json | None = None, **members: Any) -> Json:
+    return {
+        "type": "InteractionOpened", "interaction_id": interaction_id, "kind": kind, "prompt": "May I?", "options": [],
+        "binds_to": binds_to, "ask": ask or {},
+    } | members  # fmt: skip
+
+
+def answered(interaction_id: str, answer: Json, by: str = "anna") -> Json:
+    return {"type": "InteractionAnswered", "interaction_id": interaction_id, "answer": answer, "by": by}
+
+
+def closed(interaction_id: str, reason: str = "it expired") -> Json:
+    return {"type": "InteractionClosed", "interaction_id": interaction_id, "reason": reason}
+
+
 def control(record_type: str, **members: Any) -> Json:
     return {"type": record_type, "by": "me", "reason": "because"} | members
 

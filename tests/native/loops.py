@@ -38,6 +38,7 @@ class Loop:
     top: Path
     turns: list[Any]
     limits: Json = field(default_factory=dict)
+    agent: Json = field(default_factory=lambda: {"system_prompt": "work", "tools": list(builtin_tools())})
     clock: FakeClock = field(default_factory=FakeClock)
     processes: FakeProcesses = field(default_factory=FakeProcesses)
     idle: int = 0
@@ -56,7 +57,7 @@ class Loop:
     async def start(self) -> None:
         await self.store.create(
             RunStarted(
-                run_id=RUN, kind="native", agent={"system_prompt": "work"}, agent_name="worker", agent_hash="h",
+                run_id=RUN, kind="native", agent=self.agent, agent_name="worker", agent_hash="h",
                 task="do it", workspace=str(self.workspace), limits=self.limits, by="me", on_restart="resume",
                 version="0", model=MODEL,
             )

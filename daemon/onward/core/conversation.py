@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from onward.core.ids import make_call_id
 from onward.core.masking import MARK
 
@@ -187,6 +189,11 @@ def calls_of(turn: Turn) -> list[CallState]:
         )
         for position, block in enumerate(asked, 1)
     ]
+
+
+def edit_of(call: CallState) -> str:
+    """Return what the model is told where a human changed the arguments of its call."""
+    return f"[a human changed the arguments: {orjson.dumps(call.edited).decode()}]"
 
 
 def _view_ids(calls: list[CallState], used_ids: set[str]) -> list[str]:

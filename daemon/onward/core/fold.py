@@ -112,6 +112,9 @@ def _run_revived(state: RunState, line: Line) -> None:
     if manual:
         state.gap_since_turn = False  # a human saw the damage and chose to go on
         state.charged_revivals = state.stalled_revivals = 0
+        if state.ledger.visits and state.ledger.visits[-1].to is None:
+            # It goes on in the stage in which it ended, with that one's tools, permissions and model.
+            state.ledger.visits[-1].left = state.ledger.visits[-1].result = None
         for call in state.calls:
             call.ends_run = None  # the end that it asked for is taken back
     elif line["charged"]:
@@ -298,7 +301,7 @@ def _stage_left(state: RunState, line: Line) -> None:
     visit = state.ledger.now
     if visit is None or (visit.stage, visit.visit) != (line["stage"], line["visit"]):
         raise BadRecord(f"StageLeft: the run is not in {line['stage']!r}")
-    visit.left, visit.result = str(line.get("ts", "")), line.get("result")
+    visit.left, visit.result, visit.to = str(line.get("ts", "")), line.get("result"), line.get("to")
 
 
 def _interaction_opened(state: RunState, line: Line) -> None:
@@ -317,15 +320,12 @@ def _interaction_opened(state: RunState, line: Line) -> None:
     )
 
 
-def _open_question(state: RunState, line: Line) -> Interaction:
-    question = state.interactions.get(line["interaction_id"])
-    if question is None or not question.is_open:
-        raise BadRecord(f"{line['type']}: the question {line['interaction_id']!r} is not open")
-    return question
-
-
 def _interaction_answered(state: RunState, line: Line) -> None:
-    question = _open_question(state, line)
+    question = state.interactions.get(line["interaction_id"])
+    if question is None:
+        raise BadRecord(f"InteractionAnswered: nobody asked {line['interaction_id']!r}")
+    if not question.is_open:
+        return  # it was answered or closed for ever: a note
     question.answer, question.answered_by = line["answer"], line["by"]
     if not state.inferring and not any(call.started for call in state.open_calls):
         state.drained = True  # it only waited: until something begins, its daemon's end interrupts nothing

@@ -9,11 +9,11 @@ import orjson
 
 from onward.core.conversation import CallState
 from onward.core.interactions import Interaction, Kind, as_text
-from onward.core.permissions import Permission, Then, permitted
+from onward.core.permissions import Permission, Then, grant_for, permitted
 from onward.core.records import InteractionOpened, Json, Record, ToolCallDone
 from onward.core.state import RunState
 from onward.core.text import display
-from onward.core.vocabulary import Outcome, SettledBy
+from onward.core.vocabulary import Effect, Outcome, SettledBy
 
 HUMAN_TOOLS = {"ask_user": Kind.ASK, "present_for_review": Kind.REVIEW, "edit_document": Kind.EDIT}
 SHOWN = 100_000
@@ -33,7 +33,7 @@ def look(state: RunState) -> Gates:
     gates = Gates()
     opened = len(state.interactions)
     for call in state.open_calls:
-        if call.started or isinstance(call.arguments, str) or call.name not in state.tools:
+        if call.started or isinstance(call.arguments, str) or not state.allows(call.name):
             continue
         question = question_of(state, call)
         step = _human(call, question, opened) if call.name in HUMAN_TOOLS else _asked(state, call, question, opened)
@@ -53,6 +53,31 @@ def may_hold(state: RunState, names: Iterable[str]) -> bool:
     stage = state.stage
     rules = stage.permissions if stage and stage.permissions is not None else state.agent.get("permissions")
     return any(name in HUMAN_TOOLS or (isinstance(rules, dict) and name in rules) for name in names)
+
+
+def callable_now(calls: list[CallState], workers: int, held: frozenset[str] = frozenset()) -> list[CallState]:
+    """Return the calls of a batch that can be handed over now, in model order.
+
+    Calls that only read run side by side, up to `workers`; any other call waits for all before it and runs alone, so
+    that what it changes happens in the order the model asked for. `held` are those that wait for a human.
+    """
+    running = [call for call in calls if call.started and call.outcome is None]
+    ready: list[CallState] = []
+    waiting = False  # a call that changes something waits for a human: others of its kind keep their place behind it
+    for call in calls:
+        if call.outcome is not None or call.started:
+            continue
+        busy = len(running) + len(ready)
+        if call.call_id in held:
+            if call.effect != Effect.READ:
+                waiting = True
+            continue
+        if call.effect != Effect.READ:
+            return ready if busy or waiting else [call]
+        if busy >= workers or any(other.effect != Effect.READ for other in running):
+            return ready
+        ready.append(call)
+    return ready
 
 
 def question_of(state: RunState, call: CallState) -> Interaction | None:
@@ -96,7 +121,12 @@ def _asked(state: RunState, call: CallState, question: Interaction | None, opene
     if allowed.then is Then.ALLOW:
         return None
     prompt = f"May the run do this? {call.name} {display(orjson.dumps(arguments).decode(), SHOWN)}"
-    ask = {"tool": call.name, "arguments": arguments, "why": allowed.reason}
+    ask = {
+        "tool": call.name,
+        "arguments": arguments,
+        "why": allowed.reason,
+        "always": grant_for(call.name, arguments),
+    }
     return _opened(call, Kind.PERMISSION, prompt, ["approve", "deny"], ask, opened)
 
 
@@ -105,9 +135,11 @@ def _answered(call: CallState, question: Interaction) -> Any:
         return _HELD
     if question.decision == "approve":
         return None
-    why = (question.answer or {}).get("reason") or question.closed or "no reason given"
-    text = f"[error] denied by a human: {why}; it did not run"
-    return _done(call, Outcome.DENIED, text, SettledBy.HUMAN, f"denied by {question.answered_by or 'expiry'}")
+    if question.answer is None:
+        text = f"[error] denied, for nobody answered: {question.closed}; it did not run"
+        return _done(call, Outcome.DENIED, text, SettledBy.POLICY, "expired")
+    text = f"[error] denied by a human: {question.answer.get('reason') or 'no reason given'}; it did not run"
+    return _done(call, Outcome.DENIED, text, SettledBy.HUMAN, f"denied by {question.answered_by}")
 
 
 def permission(state: RunState, tool: str, arguments: Json) -> Permission:
@@ -115,7 +147,7 @@ def permission(state: RunState, tool: str, arguments: Json) -> Permission:
     stage = state.stage
     rules = stage.permissions if stage and stage.permissions is not None else state.agent.get("permissions")
     own = rules.get(tool, []) if isinstance(rules, dict) else []
-    return permitted(tool, arguments, own, state.grants)
+    return permitted(tool, arguments, own, state.grants, state.workspace)
 
 
 def _question(call: CallState) -> tuple[str, list[str], Json] | str:

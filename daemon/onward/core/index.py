@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from onward.core.interactions import Interaction
 from onward.core.records import Json
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
@@ -41,7 +40,7 @@ def index_of(state: RunState, *, queued: bool = False, stalled: str | None = Non
         "updated_at": state.updated_at,
         "last_progress_at": state.last_progress_at,
         "stage": state.ledger.now.stage if state.ledger.now else None,
-        "questions": len(answerable(state)),
+        "questions": len(state.open_questions),
         "wake_at": wake_at(state),
         "waiting_on": waiting_on,
         "needs": needs,
@@ -69,17 +68,12 @@ def _shown(state: RunState, queued: bool, stalled: str | None) -> tuple[Status, 
 
 def wake_at(state: RunState) -> str | None:
     """Return the earliest time at which something happens by itself: a retry, or a question that expires."""
-    expiries = [question.expires_at for question in answerable(state) if question.expires_at]
+    expiries = [question.expires_at for question in state.open_questions if question.expires_at]
     return min([*expiries, *([state.retry_at] if state.retry_at else [])], default=None)
 
 
-def answerable(state: RunState) -> list[Interaction]:
-    """Return the open questions, as long as the run is one that an answer could matter to."""
-    return [] if state.status in TERMINAL or state.cancel_by is not None else state.open_questions
-
-
-def questions_of(state: RunState) -> list[Json]:
-    """Return the open questions as they are shown, and kept in interactions.json."""
+def questions_of(state: RunState, *, up_to: int | None = None) -> list[Json]:
+    """Return the open questions as they are shown, and kept in interactions.json; those asked up to a seq only."""
     return [
         {
             "run_id": state.run_id,
@@ -94,7 +88,8 @@ def questions_of(state: RunState) -> list[Json]:
             "agent": state.agent_name,
             "advisory": (state.agent.get("sandbox") or "none") == "none",
         }
-        for question in answerable(state)
+        for question in state.open_questions
+        if up_to is None or question.opened_seq <= up_to
     ]
 
 

@@ -1,11 +1,13 @@
 """May this call run: allow, ask or deny, by tool and arguments. Pure.
 
 The first rule that matches decides; a tool without rules is allowed. A rule with `prefix` matches the words of one
-simple shell command. A command with any metacharacter, newline, assignment or redirection hides what it runs: where a
-tool has prefix rules, it is asked about.
+simple shell command. A command with any metacharacter, newline, assignment or redirection hides what it runs: where
+rules tell commands apart, it is asked about, unless a rule without prefix denies it. A grant answers what would be
+asked; it never outweighs a denial.
 """
 
 import fnmatch
+import posixpath
 import re
 import shlex
 from collections.abc import Sequence
@@ -42,7 +44,9 @@ def simple_argv(command: str) -> list[str] | None:
     return shlex.split(command) or None
 
 
-def permitted(tool: str, arguments: Json, rules: Sequence[Json], grants: Sequence[Json]) -> Permission:
+def permitted(
+    tool: str, arguments: Json, rules: Sequence[Json], grants: Sequence[Json], workspace: str = ""
+) -> Permission:
     """Decide about one call.
 
     Args:
@@ -50,16 +54,30 @@ def permitted(tool: str, arguments: Json, rules: Sequence[Json], grants: Sequenc
         arguments: Its arguments, as they would run.
         rules: The definition's rules for this tool, in order.
         grants: What a human allowed for the rest of the run: `{"tool": ..., "prefix"?: ...}`.
+        workspace: What a relative path is relative to.
     """
-    if any(_granted(grant, tool, arguments) for grant in grants):
+    decided = _by_rules(arguments, rules, workspace)
+    if decided.then is Then.ASK and any(_granted(grant, tool, arguments) for grant in grants):
         return Permission(then=Then.ALLOW, reason="granted for this run")
+    return decided
+
+
+def _by_rules(arguments: Json, rules: Sequence[Json], workspace: str) -> Permission:
     argv = simple_argv(str(arguments.get("command", "")))
-    if argv is None and any(rule.get("prefix") is not None for rule in rules):
-        return Permission(then=Then.ASK, reason="the command is not one simple command, so no prefix rule can match it")
+    hidden = argv is None and any(_tells_commands_apart(rule) for rule in rules)
     for rule in rules:
-        if _matches(rule, arguments, argv):
-            return Permission(then=Then(rule["then"]), reason=f"rule {described(rule)}")
+        if _matches(rule, arguments, argv, workspace):
+            then = Then(rule["then"])
+            if hidden and then is Then.ALLOW:
+                break
+            return Permission(then=then, reason=f"rule {described(rule)}")
+    if hidden:
+        return Permission(then=Then.ASK, reason="the command is not one simple command, so no rule can allow it")
     return Permission(then=Then.ALLOW, reason="no rule")
+
+
+def _tells_commands_apart(rule: Json) -> bool:
+    return rule.get("prefix") is not None or rule.get("command") is not None
 
 
 def grant_for(tool: str, arguments: Json) -> Json:
@@ -88,14 +106,23 @@ def _granted(grant: Json, tool: str, arguments: Json) -> bool:
     return True
 
 
-def _matches(rule: Json, arguments: Json, argv: list[str] | None) -> bool:
+def _matches(rule: Json, arguments: Json, argv: list[str] | None, workspace: str) -> bool:
     if rule.get("prefix") is not None and not _has_prefix(argv, rule["prefix"]):
         return False
     return all(
-        fnmatch.fnmatchcase(str(arguments.get(name, "")), str(pattern))
+        fnmatch.fnmatchcase(_value(name, arguments.get(name, ""), workspace), str(pattern))
         for name, pattern in rule.items()
         if name not in ("prefix", "then") and pattern is not None
     )
+
+
+def _value(name: str, value: Any, workspace: str) -> str:
+    """Return an argument as patterns see it: a path without detours, below the workspace relative to it."""
+    if name != "path" or not value or str(value).startswith("~"):
+        return str(value)
+    path = posixpath.normpath(posixpath.join(workspace, str(value)))
+    inside = path.startswith(f"{workspace.rstrip('/')}/") if workspace else False
+    return posixpath.relpath(path, workspace) if inside else path
 
 
 def _has_prefix(argv: list[str] | None, prefix: str) -> bool:

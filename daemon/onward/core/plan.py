@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from onward.core import step
-from onward.core.conversation import INTERRUPTED, NOT_STARTED, CallState, Turn, calls_of
+from onward.core.conversation import INTERRUPTED, NOT_STARTED, CallState, Turn, calls_of, edit_of
 from onward.core.gates import question_of
 from onward.core.ids import is_call_id
 from onward.core.interactions import Kind
@@ -114,7 +114,7 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
         return RecoveryPlan(verdict=Verdict.END, reason="finished", ended=ended)
     settlements, adopt, interrupted = _settle_all(state, evidence, policy)
     if _only_waits(state):
-        return RecoveryPlan(verdict=Verdict.ENTER, reason="waits for a human")
+        return RecoveryPlan(verdict=Verdict.ENTER, reason="waits for a human, or is between two stages")
     if not _was_interrupted(state, adopt, interrupted):
         return RecoveryPlan(verdict=Verdict.ENTER, reason="continues", settlements=settlements, adopt=adopt)
     cause = cause_of(state, policy.boot_id)
@@ -167,7 +167,7 @@ def lost_records(state: RunState, call_dirs: Iterable[str], index_seq: int | Non
 
 def finished(state: RunState) -> RunEnded | None:
     """Return the RunEnded that is missing of a run whose last turn ended it, or None."""
-    decision = step.next_step(state, now="", active_s=0.0, workers=1)
+    decision = step.stage_end(state)
     if not isinstance(decision, step.End):
         return None
     return RunEnded(status=decision.status, reason=decision.reason, result=decision.result)
@@ -201,6 +201,8 @@ def settle(call: CallState, turn: Turn, evidence: Evidence, policy: Policy) -> T
 def _settled(call: CallState, outcome: Outcome, text: str, reason: str, evidence: Evidence) -> ToolCallDone:
     if partial := (evidence.facts or {}).get("output_so_far"):
         text = f"{text}\nWhat it had printed so far:\n{partial}"
+    if call.edited is not None:
+        text = f"{text}\n{edit_of(call)}"
     return ToolCallDone(
         call_id=call.call_id,
         outcome=outcome,
@@ -267,10 +269,14 @@ def _missing_batch(turn: Turn) -> ToolBatch:
 
 
 def _only_waits(state: RunState) -> bool:
-    """Whether nothing was under way but a question to a human, answered or not: its answer is carried out as ever."""
+    """Whether nothing was under way but the end of a stage or a question to a human.
+
+    Answered or not: what follows is read from the journal, and a notice would set the model to work once more.
+    """
     if state.inferring or any(call.started for call in state.open_calls):
         return False
-    return bool(_bound_calls(state)) or any(q.kind in (Kind.CHECKPOINT, Kind.RESTART) for q in state.open_questions)
+    held_back = any(q.kind == Kind.RESTART and q.closed is None for q in state.interactions.values())
+    return held_back or bool(_bound_calls(state)) or step.stage_end(state) is not None
 
 
 def _bound_calls(state: RunState) -> set[str]:

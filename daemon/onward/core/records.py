@@ -193,11 +193,12 @@ class StageEntered(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageLeft(Record):
-    """The visit is over; `result` is what it brought."""
+    """The visit is over; `result` is what it brought, `to` the stage that is to follow."""
 
     stage: str
     visit: int
     result: str | None = None
+    to: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class Stage:
 
 @dataclass(slots=True, kw_only=True)
 class Visit:
-    """One visit of a stage: a line of the ledger. `left` None: the run is in it."""
+    """One visit of a stage: a line of the ledger. `left` None: the run is in it; `to`: the stage that was to follow."""
 
     stage: str
     visit: int
@@ -45,6 +45,7 @@ class Visit:
     tokens: int = 0
     cost_usd: float = 0.0
     result: str | None = None
+    to: str | None = None
 
 
 @dataclass(slots=True)
@@ -76,13 +77,29 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def first_stage(agent: Json) -> Stage | None:
-    """Return the stage in which a run begins, or None when the definition has none."""
-    return next(iter(stages_of(agent).values()), None)
+def begun(agent: Json, ledger: Ledger) -> tuple[Record, ...] | None:
+    """Return the records that bring a run into a stage that it has to be in already, or None.
+
+    A run begins in its first stage. One that left a stage for another may have died before it was written down that it
+    entered that one.
+    """
+    if ledger.now is not None:
+        return None
+    if ledger.visits:
+        target = ledger.visits[-1].to
+        return None if target is None else entering(agent, ledger, target)
+    first = next(iter(stages_of(agent)), None)
+    return None if first is None else entering(agent, ledger, first)
 
 
-def entering(agent: Json, ledger: Ledger, name: str, *, leave: StageLeft | None = None) -> tuple[Record, ...]:
-    """Return the records that bring a run into a stage, out of the one it is in; or that end it.
+def leaving(agent: Json, ledger: Ledger, visit: Visit, to: str, result: str) -> tuple[Record, ...]:
+    """Return the records that bring a run out of the stage it is in and into another one."""
+    leave = StageLeft(stage=visit.stage, visit=visit.visit, result=result, to=to)
+    return (leave, *entering(agent, ledger, to))
+
+
+def entering(agent: Json, ledger: Ledger, name: str) -> tuple[Record, ...]:
+    """Return the records that bring a run into a stage; or that end it.
 
     A stage that was visited too often is not entered: its `on_error` decides, a stage at most once more.
     """
@@ -93,21 +110,22 @@ def entering(agent: Json, ledger: Ledger, name: str, *, leave: StageLeft | None 
         following = stages.get(stage.on_error)
         if following is None or following.name in tried:
             reason = f"stage {stage.name!r} was visited {stage.max_visits} times, which is its max_visits"
-            return _with(leave, RunEnded(status=Status.FAILED, reason=reason))
+            return (RunEnded(status=Status.FAILED, reason=reason),)
         tried.add(following.name)
         stage = following
     if stage is None:
-        return _with(leave, RunEnded(status=Status.FAILED, reason=f"the definition has no stage {name!r}"))
+        return (RunEnded(status=Status.FAILED, reason=f"the definition has no stage {name!r}"),)
     visit = ledger.count(stage.name) + 1
-    records: list[Record] = [StageEntered(stage=stage.name, visit=visit)]
-    if stage.prompt:
-        message_id = f"stage-{stage.name}-{visit}"
-        records.append(MessageAdded(message_id=message_id, source=Source.SYSTEM, content=stage.prompt, by="stage"))
-    return _with(leave, *records)
+    prompt = prompt_of(stage, visit)
+    return (StageEntered(stage=stage.name, visit=visit), *([prompt] if prompt else []))
 
 
-def _with(leave: StageLeft | None, *records: Record) -> tuple[Record, ...]:
-    return (leave, *records) if leave is not None else records
+def prompt_of(stage: Stage, visit: int) -> MessageAdded | None:
+    """Return what a run is told when it enters a stage."""
+    if not stage.prompt:
+        return None
+    message_id = f"stage-{stage.name}-{visit}"
+    return MessageAdded(message_id=message_id, source=Source.SYSTEM, content=stage.prompt, by="stage")
 
 
 def failing(agent: Json, ledger: Ledger, result: str) -> tuple[Record, ...] | None:
@@ -116,8 +134,7 @@ def failing(agent: Json, ledger: Ledger, result: str) -> tuple[Record, ...] | No
     stage = stages_of(agent).get(visit.stage) if visit else None
     if visit is None or stage is None or stage.on_error not in stages_of(agent):
         return None
-    leave = StageLeft(stage=visit.stage, visit=visit.visit, result=result)
-    return entering(agent, ledger, stage.on_error, leave=leave)
+    return leaving(agent, ledger, visit, stage.on_error, result)
 
 
 def asked_at(

@@ -9,7 +9,7 @@ from typing import Any
 from onward.core.conversation import CallState, Conversation, Turn
 from onward.core.interactions import Interaction
 from onward.core.stages import MCP_PREFIX, TRANSITION, Ledger, Stage, Visit, stages_of
-from onward.core.status import Phase, Status
+from onward.core.status import TERMINAL, Phase, Status
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,6 +133,9 @@ class RunState:
 
     @property
     def open_questions(self) -> list[Interaction]:
+        """Those that can be answered: of a run that is over, or is to be cancelled, none."""
+        if self.status in TERMINAL or self.cancel_by is not None:
+            return []
         return [question for question in self.interactions.values() if question.is_open]
 
     @property

@@ -5,18 +5,26 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 
 from onward.core import retry
+from onward.core.budget import budget_question, budget_reached
 from onward.core.conversation import CallState
-from onward.core.gates import look
+from onward.core.gates import callable_now, look
 from onward.core.interactions import Interaction, Kind
-from onward.core.records import InteractionClosed, InteractionOpened, Json, MessageAdded, Record, RunPaused, StageLeft
-from onward.core.stages import Stage, asked_at, entering, failing, first_stage
+from onward.core.records import (
+    InteractionClosed,
+    InteractionOpened,
+    Json,
+    MessageAdded,
+    Record,
+    RunEnded,
+    RunPaused,
+)
+from onward.core.stages import Stage, Visit, asked_at, begun, failing, leaving, prompt_of
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.times import parse_stamp, seconds_between, stamp
-from onward.core.vocabulary import Effect, Needs, Source
+from onward.core.vocabulary import Needs, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,15 @@ TOKENS_PER_BYTE = 0.3
 """A cautious estimate over languages and code, used only to see that a request cannot fit."""
 
 
-def next_step(state: RunState, *, now: str, active_s: float, workers: int, window_tokens: int | None = None) -> Step:
+def next_step(
+    state: RunState,
+    *,
+    now: str,
+    active_s: float,
+    workers: int,
+    window_tokens: int | None = None,
+    may_expire: bool = True,
+) -> Step:
     """Return the run's next step.
 
     Args:
@@ -99,6 +115,7 @@ def next_step(state: RunState, *, now: str, active_s: float, workers: int, windo
         active_s: Seconds the run was active so far, in all its lives.
         workers: How many calls of one run may run side by side.
         window_tokens: The model's context window; None when unknown.
+        may_expire: Whether questions expire: not before they could be answered for a while.
     """
     if state.cancel_by is not None and state.status not in TERMINAL:
         return _cancelled(state)
@@ -106,25 +123,33 @@ def next_step(state: RunState, *, now: str, active_s: float, workers: int, windo
         return Rest(state.status)
     if state.gap_since_turn:
         return Park(Needs.DECISION, f"the journal is damaged after the newest turn: {state.damage[-1].what}")
-    if expired := [question for question in state.open_questions if (question.expires_at or now) < now]:
+    expired = [question for question in state.open_questions if (question.expires_at or now) < now]
+    if may_expire and expired:
         return Write(tuple(InteractionClosed(interaction_id=q.interaction_id, reason="it expired") for q in expired))
     return _with_expiry(_active(state, now, active_s, workers, window_tokens), state, now)
+
+
+def waits_for_human(state: RunState) -> bool:
+    """Whether an active run can do nothing before somebody answers."""
+    if state.inferring or not state.open_questions or state.gap_since_turn:
+        return False
+    return isinstance(_active(state, state.updated_at, 0.0, 1, None), WaitForHuman)
 
 
 def _active(state: RunState, now: str, active_s: float, workers: int, window_tokens: int | None) -> Step:
     if (held_back := _restart_question(state)) is not None:
         return held_back
-    if (first := first_stage(state.agent)) is not None and not state.ledger.visits:
-        return Write(entering(state.agent, state.ledger, first.name))
     if state.open_calls:
         return _calls(state, workers)
-    if (ended := _ended(state)) is not None:
+    if (ended := stage_end(state)) is not None:
         return ended
-    if stale := [question for question in state.open_questions if question.kind == Kind.CHECKPOINT]:
+    spent = budget_reached(state, active_s)
+    overtaken = {Kind.CHECKPOINT, Kind.DAMAGE} | (set() if spent else {Kind.BUDGET})
+    if stale := [question for question in state.open_questions if question.kind in overtaken]:
         reason = "the run went on before it was answered"
         return Write(tuple(InteractionClosed(interaction_id=q.interaction_id, reason=reason) for q in stale))
-    if spent := budget_reached(state, active_s):
-        return Park(Needs.BUDGET, spent, question=_budget_question(state, spent))
+    if spent:
+        return Park(Needs.BUDGET, spent, question=budget_question(state, spent))
     if window_tokens is not None and state.conversation.size_bytes * TOKENS_PER_BYTE > window_tokens:
         return Park(Needs.DECISION, f"the conversation does not fit the model's window of {window_tokens} tokens")
     model = choose_model(state, now)
@@ -183,53 +208,24 @@ def _restart_question(state: RunState) -> Step | None:
     closed = InteractionClosed(interaction_id=question.interaction_id, reason="carried out")
     if question.decision == "stop":
         by = question.answered_by or "?"
-        return Write((closed, RunPaused(by=by, reason="it was not to go on after the interruption")))
+        return Write((RunPaused(by=by, reason="it was not to go on after the interruption"), closed))
     return Write((closed,))
 
 
-def _budget_question(state: RunState, spent: str) -> InteractionOpened | None:
-    if any(question.kind == Kind.BUDGET for question in state.open_questions):
-        return None
-    return InteractionOpened(
-        interaction_id=f"q{len(state.interactions) + 1}",
-        kind=Kind.BUDGET,
-        prompt=f"{spent.capitalize()}. Extend it?",
-        options=[],
-        binds_to={"limit": spent},
-        ask={"limits": state.limits},
-    )
+def stage_end(state: RunState) -> Step | None:
+    """Return what the newest turn makes of its stage or of the run when it ended it, if nothing is owed.
 
-
-def callable_now(calls: list[CallState], workers: int, held: frozenset[str] = frozenset()) -> list[CallState]:
-    """Return the calls of a batch that can be handed over now, in model order.
-
-    Calls that only read run side by side, up to `workers`; any other call waits for all before it and runs alone, so
-    that what it changes happens in the order the model asked for. `held` are those that wait for a human.
+    None: the run works on. Nothing here asks a model, so whoever dies in it interrupts nothing.
     """
-    running = [call for call in calls if call.started and call.outcome is None]
-    ready: list[CallState] = []
-    waiting = False  # a call that changes something waits for a human: others of its kind keep their place behind it
-    for call in calls:
-        if call.outcome is not None or call.started:
-            continue
-        busy = len(running) + len(ready)
-        if call.call_id in held:
-            if call.effect != Effect.READ:
-                waiting = True
-            continue
-        if call.effect != Effect.READ:
-            return ready if busy or waiting else [call]
-        if busy >= workers or any(other.effect != Effect.READ for other in running):
-            return ready
-        ready.append(call)
-    return ready
-
-
-def _ended(state: RunState) -> Step | None:
-    """Return the end that the newest turn makes of its stage or of the run, if nothing is owed."""
-    turn = state.turn
-    if turn is None or state.conversation.unseen():
+    if (entered := begun(state.agent, state.ledger)) is not None:
+        return Write(entered)
+    if unsaid := _unsaid(state):
+        return Write(unsaid)
+    turn, visit = state.turn, state.ledger.now
+    if turn is None or state.conversation.unseen() or state.open_calls:
         return None
+    if visit is not None and visit.seq > state.turn_seq:
+        return None  # the turn belongs to the stage before
     if (finish := state.finish) is not None:
         status = Status(finish.ends_run or Status.COMPLETED)
         instead = failing(state.agent, state.ledger, finish.result) if status is Status.FAILED else None
@@ -238,61 +234,72 @@ def _ended(state: RunState) -> Step | None:
     if moved is None and (turn.asks or turn.stop_reason != "end_turn"):
         return None
     text = "\n".join(block["text"] for block in turn.content if type(block.get("text")) is str)
-    if state.stage is None:
+    if visit is None or state.stage is None:
         return End(Status.COMPLETED, "the last turn asked for no tools", text)
-    return _stage_over(state, state.stage, text, moved.moves_to if moved else None)
+    if moved is None:
+        return _stage_over(state, visit, state.stage, text, None)
+    return _stage_over(state, visit, state.stage, text or moved.result, moved.moves_to)
 
 
-def _stage_over(state: RunState, stage: Stage, result: str, moves_to: str | None) -> Step | None:
-    visit = state.ledger.now
-    if visit is None or visit.seq > state.turn_seq:
-        return None  # the turn belongs to the stage before
-    asked = [q for q in state.interactions.values() if q.kind == Kind.CHECKPOINT and q.opened_seq > state.turn_seq]
+def _unsaid(state: RunState) -> tuple[Record, ...]:
+    """Return what a run that has just entered a stage still has to be told: the stage's prompt, and a human's edit."""
+    visit, stage = state.ledger.now, state.stage
+    if visit is None or stage is None or visit.seq < state.turn_seq:
+        return ()
+    edited = _edit_of(state) if len(state.ledger.visits) > 1 else None
+    said = [prompt_of(stage, visit.visit), _approved(edited) if edited else None]
+    return tuple(message for message in said if message is not None and message.message_id not in state.messages)
+
+
+def _stage_over(state: RunState, visit: Visit, stage: Stage, result: str, moves_to: str | None) -> Step:
+    target = moves_to or (stage.next[0] if stage.next else None)
+    choose = f"choose-{visit.stage}-{visit.visit}"
+    if moves_to is None and len(stage.next) > 1 and choose not in state.messages:
+        words = f"This stage is done. Call transition with the next one: {', '.join(stage.next)}."
+        return Write((MessageAdded(message_id=choose, source=Source.SYSTEM, content=words, by="stage"),))
+    edited = _edit_of(state)
+    result = result if edited is None else _edit(edited)
+    asked = _checkpoints(state)
     to_open, deciding = asked_at(visit, stage, asked, result, len(state.interactions))
     if to_open is not None:
         return Write((to_open,))
     if deciding is not None and deciding.is_open:
         return WaitForHuman((deciding.interaction_id,))
     if deciding is not None:
-        reason = (deciding.answer or {}).get("reason") or deciding.closed or "no reason given"
-        return Write((_said(deciding, f"Rejected: {reason}"),))
-    edited = next((q for q in reversed(asked) if q.decision == "edit"), None)
-    said = () if edited is None else (_said(edited, f"Approved with changes. This counts:\n{_edit(edited)}"),)
-    result = result if edited is None else _edit(edited)
-    target = moves_to or (stage.next[0] if len(stage.next) == 1 else None)
-    if target is None and stage.next:
-        choose = f"choose-{visit.stage}-{visit.visit}"
-        if choose not in state.messages:
-            words = f"This stage is done. Call transition with the next one: {', '.join(stage.next)}."
-            return Write((MessageAdded(message_id=choose, source=Source.SYSTEM, content=words, by="stage"),))
-        target = stage.next[0]
+        return Write((_not_approved(deciding, edited),))
     if target is None:
         return End(Status.COMPLETED, f"stage {visit.stage!r} is the last one", result)
-    leave = StageLeft(stage=visit.stage, visit=visit.visit, result=result)
-    return Write((*said, *entering(state.agent, state.ledger, target, leave=leave)))
+    moved = leaving(state.agent, state.ledger, visit, target, result)
+    return Write((*moved, *([_approved(edited)] if edited and not isinstance(moved[-1], RunEnded) else [])))
 
 
-def _said(question: Interaction, text: str) -> MessageAdded:
+def _checkpoints(state: RunState) -> list[Interaction]:
+    """Return the checkpoint questions about the newest turn, one a point."""
+    return [q for q in state.interactions.values() if q.kind == Kind.CHECKPOINT and q.opened_seq > state.turn_seq]
+
+
+def _edit_of(state: RunState) -> Interaction | None:
+    """Return the question whose answer changed what the newest turn brought; the last one counts."""
+    return next((q for q in reversed(_checkpoints(state)) if q.decision == "edit"), None)
+
+
+def _approved(edited: Interaction) -> MessageAdded:
+    return _said(edited, f"Approved with changes. This counts:\n{_edit(edited)}", Source.HUMAN)
+
+
+def _not_approved(question: Interaction, edited: Interaction | None) -> MessageAdded:
+    changed = f"\nIt had been changed to:\n{_edit(edited)}" if edited else ""
+    if question.answer is None:
+        return _said(question, f"Not approved, for nobody answered: {question.closed}{changed}", Source.SYSTEM)
+    reason = question.answer.get("reason") or "no reason given"
+    return _said(question, f"Rejected: {reason}{changed}", Source.HUMAN)
+
+
+def _said(question: Interaction, text: str, source: Source) -> MessageAdded:
     """The id is that of the question, so that an answer is carried out once."""
-    by = question.answered_by or "?"
-    return MessageAdded(message_id=f"answer-{question.interaction_id}", source=Source.HUMAN, content=text, by=by)
+    by = question.answered_by or "daemon"
+    return MessageAdded(message_id=f"answer-{question.interaction_id}", source=source, content=text, by=by)
 
 
 def _edit(question: Interaction) -> str:
     return str((question.answer or {}).get("text", ""))
-
-
-def budget_reached(state: RunState, active_s: float) -> str | None:
-    """Say which limit of the run is reached, or None. A limit that is absent does not limit."""
-    used: dict[str, Any] = {
-        "turns": state.turns,
-        "tool_calls": state.totals.tool_calls,
-        "active_s": active_s,
-        "tokens": state.totals.tokens_in + state.totals.tokens_out,
-        "cost_usd": state.totals.cost_usd,
-    }
-    for name, value in used.items():
-        limit = state.limits.get(name)
-        if limit is not None and value >= limit:
-            return f"the limit {name} = {limit} is reached ({value:g} used)"
-    return None

@@ -42,7 +42,8 @@ def refused(state: RunState, call: CallState, tools: Mapping[str, Tool]) -> Tool
         text = f"[error] the arguments are no JSON object, so nothing was done. They were:\n{call.arguments}"
         return ToolResult(text=text, outcome=Outcome.ERROR)
     following = state.stage.next if state.stage else ()
-    if call.name == TRANSITION and call.arguments.get("stage") not in following:
+    given = call.arguments if call.edited is None else call.edited
+    if call.name == TRANSITION and given.get("stage") not in following:
         text = f"[error] the next stage is one of: {', '.join(following)}; nothing was changed"
         return ToolResult(text=text, outcome=Outcome.ERROR)
     return None

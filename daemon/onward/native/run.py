@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from onward.core import gates, retry, step
-from onward.core.conversation import NOT_STARTED, CallState
+from onward.core.conversation import NOT_STARTED, CallState, edit_of
 from onward.core.records import (
     AssistantTurn,
     DaemonDraining,
@@ -93,6 +93,8 @@ class RunPorts:
     on_delta: Callable[[str], None] = lambda _text: None
     """Is told the pieces of an answer as they come, for those who watch."""
     orphan_grace_s: float = 600.0
+    may_expire: Callable[[], bool] = lambda: True
+    """Whether questions expire already: not while people could not answer them for a while."""
 
 
 class NativeRun:
@@ -181,6 +183,7 @@ class NativeRun:
             active_s=self.active_s(),
             workers=WORKERS,
             window_tokens=self._window_tokens,
+            may_expire=ports.may_expire(),
         )
         match decision:
             case step.Write(records):
@@ -298,7 +301,7 @@ class NativeRun:
         batch = ToolBatch(turn=turn.turn, calls=[call.to_json() for call in calls])
         states = [CallState(**call.to_json()) for call in calls]
         held = self._draining or gates.may_hold(state, [call.name for call in calls])
-        first = [] if held else step.callable_now(states, WORKERS)
+        first = [] if held else gates.callable_now(states, WORKERS)
         await self._recorder.append_durably(turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first))
         self._start({call.call_id for call in first})
 
@@ -423,7 +426,7 @@ class NativeRun:
         self, call: CallState, result: ToolResult, duration_s: float, reason: str | None = None
     ) -> None:
         if call.edited is not None:
-            result = replace(result, text=excerpt(f"[a human changed the arguments: {call.edited}]\n{result.text}"))
+            result = replace(result, text=excerpt(f"{edit_of(call)}\n{result.text}"))
         blob = None
         if result.full is not None:
             blob = await self._recorder.keep(result.full)

@@ -1,11 +1,12 @@
 """Gathering what the world shows of the calls that a journal does not settle."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
 
-from onward.core.conversation import CallState
+from onward.core.conversation import CallState, edit_of
 from onward.core.plan import Evidence, Found, unbatched_calls
 from onward.core.state import RunState
 from onward.native.calls import done
@@ -68,5 +69,7 @@ def _result(call: CallState, call_dir: Path, trace: CallTrace, spawner: ProcessS
     stdout, stderr = spawner.outputs(call_dir)
     result = result_of_exit(trace.exit, stdout, stderr)
     duration_s = trace.exit.duration_s if trace.exit else 0.0
+    if call.edited is not None:
+        result = replace(result, text=f"{edit_of(call)}\n{result.text}")
     record = done(call.call_id, result, duration_s=duration_s, reason="completed-unpersisted")
     return Evidence(found=Found.RESULT, boot_id=trace.boot_id, done=record)

@@ -177,6 +177,8 @@ class FileStore:
         questions: list[Json] | None = []
         if believed and index is not None and index.get("questions"):
             questions = rundir.read_sidecar(self._fd, name, "interactions", index["journal"]["seq"])
+            if questions is not None and len(questions) != index["questions"]:
+                questions = None  # whoever wrote it, it is not the list that the index speaks of
         if not believed or questions is None:
             return Listed(run_id=name, index=None, stale_index=index)
         return Listed(run_id=name, index=index, stale_index=index, questions=tuple(questions))

@@ -110,11 +110,13 @@ class Control:
             else:
                 _must_live(live.state)
                 if question.closed is not None:
-                    raise Conflict(f"{interaction_id} is no longer open: {question.closed}")
-                answered = InteractionAnswered(interaction_id=interaction_id, answer=value, by=by)
-                await live.append_durably(answered, *follow(live.state, question, value, by))
-                if question.kind == Kind.DAMAGE:
+                    raise Conflict(_closed_as(question))
+                if question.kind == Kind.DAMAGE and value["decision"] == "go_on":
+                    # First: who dies after the answer would find them again, and ask once more.
                     await self.store.set_call_dirs_aside(entry.run_id)
+                await live.append_durably(*carried_out(live.state, question, value, by))
+                if question.answer != value:
+                    raise Conflict(winner(question) if question.answer else _closed_as(question))
         self._enter_if_active(entry)
         return {**entry.shown(), "interaction_id": interaction_id, "answer": value}
 
@@ -167,20 +169,29 @@ def _must_live(state: RunState) -> None:
         raise Conflict(f"{state.run_id} is over ({state.status}: {state.reason or 'a cancel was asked'})")
 
 
-def follow(state: RunState, question: Interaction, answer: Json, by: str) -> list[Record]:
-    """Return what an answer changes at once, in the same write; the rest is carried out by the run."""
+def _closed_as(question: Interaction) -> str:
+    return f"{question.interaction_id} is no longer open: {question.closed}"
+
+
+def carried_out(state: RunState, question: Interaction, answer: Json, by: str) -> list[Record]:
+    """Return an answer with what it changes at once, in one write; the rest is carried out by the run.
+
+    The answer comes last, so that one of which only a part reached the disk can be given again. An end stays the end.
+    """
+    answered = InteractionAnswered(interaction_id=question.interaction_id, answer=answer, by=by)
     if question.kind == Kind.BUDGET:
         resumed = [RunResumed(by=by, reason="the budget was extended")] if state.status is Status.PARKED else []
-        return [SettingsChanged(by=by, limits=_raised(state, answer["add"])), *resumed]
+        return [SettingsChanged(by=by, limits=_raised(state, answer["add"])), *resumed, answered]
     if question.kind == Kind.PERMISSION and answer.get("always"):
-        grant = grant_for(question.ask["tool"], question.ask["arguments"])
-        return [SettingsChanged(by=by, limits=state.limits, grants=[*state.grants, grant])]
+        arguments = answer["arguments"] if "arguments" in answer else question.ask["arguments"]
+        grant = grant_for(question.ask["tool"], arguments)
+        return [SettingsChanged(by=by, limits=state.limits, grants=[*state.grants, grant]), answered]
     if question.kind == Kind.DAMAGE and answer["decision"] == "go_on":
-        revived = RunRevived(attempt=state.revival_attempts + 1, cause=Cause.MANUAL, charged=False, by=by)
-        return [revived]
+        attempt = state.revival_attempts + 1
+        return [RunRevived(attempt=attempt, cause=Cause.MANUAL, charged=False, by=by), answered]
     if question.kind == Kind.DAMAGE:
-        return [RunEnded(status=Status.FAILED, reason=f"given up by {by} after damage", by=by)]
-    return []
+        return [answered, RunEnded(status=Status.FAILED, reason=f"given up by {by} after damage", by=by)]
+    return [answered]
 
 
 def _raised(state: RunState, add: Json) -> Json:

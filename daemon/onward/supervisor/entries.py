@@ -75,7 +75,10 @@ class Entry:
 
     def open_questions(self) -> list[Json]:
         """Return the questions that wait for an answer now."""
-        return questions_of(self.loaded.live.state) if self.loaded is not None else self.questions
+        if self.loaded is None:
+            return self.questions
+        live = self.loaded.live
+        return questions_of(live.state, up_to=live.durable_seq)
 
     def tell_delta(self, text: str) -> None:
         """Give a piece of an answer to those who watch."""

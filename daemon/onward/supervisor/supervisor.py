@@ -44,7 +44,6 @@ from onward.supervisor.worker import Drain, Worker, seconds_until
 log = structlog.get_logger()
 
 INDEX_EVERY_S = 1.0
-EXPIRY_GRACE_S = 60.0
 DRAIN_S = 45.0
 _RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
 
@@ -103,6 +102,7 @@ class Supervisor:
             report=self._report,
             drain=self._drain,
             orphan_grace_s=orphan_grace_s,
+            served_since=self._began,
         )
 
     # Life
@@ -300,8 +300,7 @@ class Supervisor:
         elif entry.index.get("status") == Status.PARKED and entry.index.get("wake_at"):
             self._enter_in(entry, seconds_until(entry.index["wake_at"], self._clock))
         elif entry.questions and entry.index.get("wake_at"):
-            # A question that expired while nobody served is open a minute longer, so that it can still be answered.
-            self._enter_in(entry, max(EXPIRY_GRACE_S, seconds_until(entry.index["wake_at"], self._clock)))
+            self._enter_in(entry, self._worker.expiry_in(entry.index["wake_at"]))
 
     async def _start(self, request: StartRequest) -> Json:
         if self._drain.on:

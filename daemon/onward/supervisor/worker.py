@@ -39,6 +39,8 @@ log = structlog.get_logger()
 
 AGAIN_FIRST_S, AGAIN_LONGEST_S = 1.0, 60.0
 PARKED_FIRST_S, PARKED_LONGEST_S = 30.0, 1800.0
+EXPIRY_GRACE_S = 60.0
+"""Seconds after the daemon began to serve in which no question expires: one that did meanwhile can be answered."""
 
 
 @dataclass(slots=True)
@@ -64,6 +66,16 @@ class Worker:
     report: Report
     drain: Drain
     orphan_grace_s: float
+    served_since: float
+    """When the daemon began to serve, on the monotonic clock."""
+
+    def expiry_in(self, moment: str) -> float:
+        """Return after how many seconds a question that expires at this time is looked at again."""
+        grace_s = self.served_since + EXPIRY_GRACE_S - self.clock.monotonic()
+        return max(grace_s, seconds_until(moment, self.clock))
+
+    def _may_expire(self) -> bool:
+        return self.clock.monotonic() >= self.served_since + EXPIRY_GRACE_S
 
     async def work(self, entry: Entry, slot: Slot) -> float | None:
         """Work on a run until it rests; returns after how many seconds it is to be tried again, or None.
@@ -148,6 +160,7 @@ class Worker:
             idle=slot.released,
             on_delta=entry.tell_delta,
             orphan_grace_s=self.orphan_grace_s,
+            may_expire=self._may_expire,
         )
         native = NativeRun(live, ports, adopt=adopt)
         if entry.loaded is not None:
@@ -238,7 +251,7 @@ class Worker:
     def _wake_in(self, entry: Entry) -> float | None:
         if entry.index.get("waiting_on") == "human":
             entry.failures = 0
-            return None if entry.index["wake_at"] is None else seconds_until(entry.index["wake_at"], self.clock)
+            return None if entry.index["wake_at"] is None else self.expiry_in(entry.index["wake_at"])
         if entry.index.get("status") in (Status.ACTIVE, Status.WAITING) and not self.drain.on:
             return 0.0  # somebody resumed it while it came to rest
         if entry.index.get("status") != Status.PARKED or entry.index.get("wake_at") is None:
