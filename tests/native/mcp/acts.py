@@ -1,7 +1,7 @@
 """What the servers of the tests can do, of the standard library alone. `sys.argv[1]` is the DIR they do it in.
 
 Told by files in DIR: `tools.json` adds tools with any name and schema; `mute` makes a server silent when it starts,
-`broken` ends it then; with `stubborn` it stays when nobody speaks to it any more, and TERM does not end it.
+`broken` ends it then; with `stubborn` it stays when nobody speaks to it any more, with `deaf` TERM does not end it.
 """
 
 import json
@@ -30,7 +30,8 @@ def started() -> None:
 def left_alone() -> None:
     """Nobody speaks to the server any more."""
     if (DIR / "stubborn").exists():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if (DIR / "deaf").exists():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.pause()
 
 

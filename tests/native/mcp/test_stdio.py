@@ -226,6 +226,7 @@ async def test_a_stubborn_server_is_killed_at_the_end(world: McpWorld, monkeypat
     monkeypatch.setattr(stdio, "STDIN_GRACE_S", 0.3)
     monkeypatch.setattr(stdio, "TERM_GRACE_S", 0.3)
     (world.top / "stubborn").touch()
+    (world.top / "deaf").touch()
     async with world.entered(own=world.command()):
         pass
 
