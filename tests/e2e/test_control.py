@@ -2,13 +2,16 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onward.core.fold import apply
 from onward.core.state import RunState
+from tests.cli.serving import Cli
 from tests.e2e.instances import Answer, Instance, Json, shell
 
 SLOW_ANSWER: Json = {"text": "never", "delay_s": 600}
@@ -243,6 +246,57 @@ def test_a_run_at_its_budget_is_parked_and_goes_on_with_more(instance: Instance)
     shown = instance.until_status(run_id, "completed")
     assert shown["limits"]["cost_usd"] == 6.0
     assert shown["totals"]["cost_usd"] == pytest.approx(1.8)
+
+
+def test_the_command_line_says_that_a_budget_stopped_a_run_and_gives_it_more(instance: Instance) -> None:
+    cost = {"usage": {"cost_usd": 0.6}}
+    model = instance.start().script(shell("echo 1", **cost), shell("echo 2", **cost), DONE)
+    onward = Cli(instance.home, instance.home / "onward.sock")
+    stopped = onward("run", "--model", model, "--max-cost-usd", "1", "task")
+    run_id = stopped.stderr.splitlines()[0]
+    assert (stopped.returncode, "stopped by a budget" in stopped.stderr) == (6, True)
+    assert onward("wait", run_id).returncode == 6
+    resumed = onward("resume", run_id, "--add-cost-usd", "5")
+    assert (resumed.returncode, "the limit cost_usd is 6.0 now" in resumed.stderr) == (0, True)
+    assert onward("wait", run_id).returncode == 0
+    assert "limits      " in onward("logs", run_id).stdout
+
+
+@pytest.mark.slow
+def test_two_thousand_runs_wait_their_turn_and_all_end(instance: Instance) -> None:
+    model = instance.start().script(shell("true"), DONE)
+    rss_before, began = rss_mib(instance.pid), time.monotonic()
+    started = [str(instance.ask_for(model, task=f"task {number}").body["run_id"]) for number in range(2000)]
+    asked_for_s = time.monotonic() - began
+
+    def left() -> int:
+        return sum(instance.get("/v1/daemon").body["runs"].get(status, 0) for status in ("active", "waiting"))
+
+    most = 0.0
+
+    def all_ended() -> bool:
+        nonlocal most
+        most = max(most, rss_mib(instance.pid))
+        return left() == 0
+
+    instance.until(all_ended, 110)
+    took_s = time.monotonic() - began
+    counts = instance.get("/v1/daemon").body["runs"]
+    claimed = {run_id: instance.records(run_id, "RunClaimed")[0]["ts"] for run_id in started}
+    order = sorted(started, key=lambda run_id: claimed[run_id])
+    displaced = max(abs(order.index(run_id) - place) for place, run_id in enumerate(started))
+    print(  # noqa: T201  # the figures that this test is for
+        f"2000 runs: asked for in {asked_for_s:.1f} s, ended after {took_s:.1f} s; "
+        f"resident {rss_before:.0f} MiB before, {most:.0f} at most; out of order by {displaced} at most"
+    )
+    assert counts == {"completed": 2000}
+    assert displaced <= 50  # those that work at the same time
+    assert most - rss_before < 60
+
+
+def rss_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 # Configuration
