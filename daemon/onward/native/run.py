@@ -291,7 +291,7 @@ class NativeRun:
             await self._recorder.append_durably(turn)
             return
         batch = ToolBatch(turn=turn.turn, calls=[call.to_json() for call in calls])
-        states = [CallState(**call.to_json()) for call in calls]
+        states = [CallState(**call) for call in batch.calls]
         first = [] if self._draining else step.callable_now(states, WORKERS)
         await self._recorder.append_durably(turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first))
         self._start({call.call_id for call in first})
