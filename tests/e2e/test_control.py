@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ def test_messages_while_a_command_runs_come_after_its_result(gate: Instance, tak
 
 def test_a_message_id_stands_for_one_text_also_after_a_crash_and_an_ended_run_hears_nothing(gate: Instance) -> None:
     run_id = gate.start().run(shell(WAITING), DONE)
+    until_begun(gate)
     assert say(gate, run_id, "hello", "m1").body["message_id"] == "m1"
     gate.kill()  # accepted means durable
     gate.start()
@@ -331,3 +333,16 @@ def test_a_bad_save_keeps_the_last_good_configuration_and_says_so(instance: Inst
     answer = instance.post("/v1/daemon/reload", {})
     assert (answer.status, answer.body["ok"]) == (200, False)
     assert "can be written by others" in answer.body["problems"][0]
+
+
+def test_a_long_message_that_is_sent_several_times_at_once_is_said_once(gate: Instance) -> None:
+    run_id = gate.start().run(shell(WAITING), DONE)
+    until_begun(gate)
+    text = "long " * 100_000
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: say(gate, run_id, text, "m1"), range(8)))
+    assert [answer.status for answer in answers] == [200] * 8, answers[0]
+    assert len(gate.records(run_id, "MessageAdded")) == 1
+    open_gate(gate)
+    gate.until_status(run_id, "completed")
+    assert gate.show(run_id)["damage"] == []

@@ -45,6 +45,8 @@ class Entry:
     queued: bool = False
     failures: int = 0
     lock: anyio.Lock = field(default_factory=anyio.Lock)
+    saying: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a message is written."""
     changed: anyio.Event | None = None
     watchers: set[MemoryObjectSendStream[Piece]] = field(default_factory=set)
     """Those who also want the pieces of answers as they come; one that is slow misses some."""
