@@ -7,7 +7,6 @@ loop. The last call of the last step ends the run, as the yardstick's runs end a
 import gc
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from bench.common import CALLS, TURN_TEXTS, Effects, Json, Meter, by_turns, median, ratio, row, show
+from bench.common import CALLS, TURN_TEXTS, Effects, Json, Meter, Moment, by_turns, median, now, ratio, row, show
 from bench.yardstick import report
 from onward.config.settings import Settings
 from onward.core.vocabulary import Effect
@@ -41,13 +40,13 @@ class Model:
     provider, name, window_tokens = "bench", "bench", None
 
     def __init__(self) -> None:
-        self.stamps: list[float] = []
+        self.stamps: list[Moment] = []
 
     def estimate(self, request: ModelRequest) -> dict[str, float]:
         return {}
 
     async def infer(self, request: ModelRequest, on_delta: Callable[[str], None] | None = None) -> ModelTurn:
-        self.stamps.append(time.perf_counter())
+        self.stamps.append(now())
         step = request.turns
         asked = [
             {"type": "tool_use", "id": f"call_{step}_{n}", "name": TOOL, "input": {"step": step, "position": n}}
@@ -145,7 +144,7 @@ async def w1(root: Path, agents: int, steps: int) -> Json:
         await tool.ended.wait()
         while await supervisor.list_runs(frozenset({"active", "waiting"})):  # noqa: ASYNC110  # the last few flushes
             await anyio.sleep(0.001)
-        model.stamps.append(time.perf_counter())
+        model.stamps.append(now())
         used, flushes = meter.stop(), store.flushes - flushes
         await supervisor.stop(leave_running=True)
     assert len(await supervisor.list_runs(frozenset({"completed"}))) == agents
@@ -164,9 +163,11 @@ def main(rounds: int = 5) -> None:
     for shape, found, least, most in (("one agent", one, 0.5, 1.05), ("50 agents", many, 0.4, 1.1)):
         times, lowest, highest = ratio(found["onward"], found["yardstick"], "steps_s")
         row(f"{shape}: steps/s, x R", times, at_least=least, lowest=lowest, highest=highest)
+        row(f"{shape}: processor time a step, x R", ratio(found["onward"], found["yardstick"], "cpu_ms_per_step")[0])
         row(f"{shape}: flushes per step", median(found["onward"], "flushes_per_step"), at_most=most)
     row("KiB written per step, 200 steps", median(one["onward"], "kib_per_step"), at_most=7)
     row("ms/step at 951-1,000, x that at 1-50", median(long["onward"], "growth"), at_most=1.1)
+    row("the same, processor time of the loop", median(long["onward"], "cpu_growth"))
     row("RSS after 1,000 steps, MiB", median(long["onward"], "rss_mib"))
 
 

@@ -16,6 +16,7 @@ import orjson
 from bench.common import CALLS, RESULT_TEXTS, TURN_TEXTS, Json, Meter, fresh_dir, measured, median, ratio, row, show
 from bench.startup import daemon, ready
 from bench.w1 import TOOL, Model, opened, supervised
+from bench.yardstick import per_run
 from onward.core import records as r
 from onward.core.fold import apply
 from onward.core.index import index_of
@@ -161,7 +162,7 @@ async def come_back(root: Path, *, writing: bool) -> Json:
     for live in kept:
         await live.close()
     await store.close()
-    return {"ms_per_run": used["wall_s"] * 1e3 / len(kept), "kib_per_run": used["grown_kib"] / len(kept)}
+    return per_run(used, len(kept))
 
 
 def build_resting(root: Path, count: int) -> None:
@@ -215,6 +216,8 @@ def main(runs: int = 1000, rounds: int = 5, many: int = 10_000) -> None:
     times, lowest, highest = ratio(found["onward"], found["yardstick"], "ms_per_run")
     row("interrupted run ready: ms", median(found["onward"], "ms_per_run"))
     row("interrupted run ready, x R", times, at_most=3, lowest=lowest, highest=highest)
+    cpu = ratio(found["onward"], found["yardstick"], "cpu_ms_per_run")[0]
+    row("interrupted run ready: processor time, x R", cpu)
     row("recovery written down too: ms/run", written["ms_per_run"])
     most = max(154.0, median(found["yardstick"], "kib_per_run"))
     row("loaded run, KiB", median(found["onward"], "kib_per_run"), at_most=most)

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from bench.common import CALLS, TURN_TEXTS, Effects, Json, Meter, by_turns, growth, median, show
+from bench.common import CALLS, TURN_TEXTS, Effects, Json, Meter, Moment, by_turns, growth, median, now, show
 
 
 class Flusher:
@@ -104,15 +104,15 @@ class Run:
         self.messages.append({"role": "assistant", "content": record["text"], "tool_calls": made})
         return made
 
-    async def go(self, effects: Effects, steps: int, stamps: list[float] | None = None) -> None:
+    async def go(self, effects: Effects, steps: int, stamps: list[Moment] | None = None) -> None:
         for step in range(self.step, steps):
             if stamps is not None:
-                stamps.append(time.perf_counter())
+                stamps.append(now())
             calls = await self.ask(step)
             self.messages += await asyncio.gather(*(self.call(effects, call) for call in calls))
         await self.put({"t": "end", "ts": time.time()}, durable=True)
         if stamps is not None:
-            stamps.append(time.perf_counter())
+            stamps.append(now())
 
 
 def fold(directory: Path) -> tuple[Json, list[Json], dict[str, Json], int]:
@@ -142,14 +142,14 @@ def fold(directory: Path) -> tuple[Json, list[Json], dict[str, Json], int]:
 
 
 async def w1(root: Path, agents: int, steps: int) -> Json:
-    flusher, effects, stamps = Flusher(asyncio.get_running_loop()), Effects(root), list[float]()
+    flusher, effects, stamps = Flusher(asyncio.get_running_loop()), Effects(root), list[Moment]()
     meter = Meter()
     runs = [Run(root, str(number), flusher) for number in range(agents)]
     await asyncio.gather(*(run.go(effects, steps, stamps if agents == 1 else None) for run in runs))
     return report(meter.stop(), agents * steps, flusher.count, stamps)
 
 
-def report(used: Json, steps: int, flushes: int, stamps: list[float]) -> Json:
+def report(used: Json, steps: int, flushes: int, stamps: list[Moment]) -> Json:
     """Return the figures of a W1, of R or of Onward."""
     figures: Json = {
         "steps_s": steps / used["wall_s"],
@@ -160,7 +160,7 @@ def report(used: Json, steps: int, flushes: int, stamps: list[float]) -> Json:
         "rss_mib": used["rss_mib"],
     }
     if len(stamps) > 1000:
-        figures["growth"] = growth(stamps)
+        figures["growth"], figures["cpu_growth"] = map(growth, map(list, zip(*stamps, strict=True)))
     return figures
 
 
@@ -185,7 +185,16 @@ def w2(root: Path, count: int, steps: int) -> Json:
     used = meter.stop()
     assert len(found) == count
     assert all(len(pending) == 2 and len(messages) == steps * 3 + 3 for _, messages, pending, _ in found)
-    return {"ms_per_run": used["wall_s"] * 1e3 / count, "kib_per_run": used["grown_kib"] / count}
+    return per_run(used, count)
+
+
+def per_run(used: Json, count: int) -> Json:
+    """Return the figures of a W2, of R or of Onward."""
+    return {
+        "ms_per_run": used["wall_s"] * 1e3 / count,
+        "cpu_ms_per_run": used["cpu_s"] * 1e3 / count,
+        "kib_per_run": used["grown_kib"] / count,
+    }
 
 
 def main(verb: str, directory: str, *numbers: str) -> Any:

@@ -104,7 +104,7 @@ def test_a_key_file_of_the_wrong_mode_is_refused(mode: int, said: str, tmp_path:
 def test_a_server_on_this_machine_needs_no_encryption_and_no_key_where_none_is_named() -> None:
     for url in ("http://127.0.0.1:11434/v1", "http://localhost:8080/v1", "http://[::1]:1/v1"):
         assert resolve_provider("ollama", settings(kind="openai", base_url=url), {}).key is None
-        with pytest.raises(NoKey, match='if http.* needs none, say api_key_env = ""'):
+        with pytest.raises(NoKey, match=r'if http.* needs none, say api_key_env = ""'):
             resolve_provider("openai", OPENAI, {"OPENAI_BASE_URL": url})
 
 

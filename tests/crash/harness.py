@@ -182,6 +182,11 @@ class Home:
         told = self.request("GET", "/v1/runs") or {"runs": []}
         return {run["run_id"]: run for run in told["runs"]}
 
+    def has_recovered(self) -> bool:
+        """Whether every run that the daemon found was looked at."""
+        told = self.request("GET", "/v1/daemon")
+        return told is not None and bool(told["recovery"]["done"])
+
     def rest(self, count: int = 1, timeout_s: float = LIFE_S) -> bool:
         """Wait until `count` runs rest and their indexes are written; False when the daemon dies before."""
 

@@ -174,7 +174,9 @@ def _request_problems(file: Path, script: Path, journal: Journal) -> Iterator[st
 def _leftovers(home: Home) -> Iterator[str]:
     for path in sorted(home.runs.rglob("*")):
         name = path.name
-        if name.endswith(".tmp") or name.startswith((".new-", ".gone-")) or path.parent.name == "calls":
+        # A power cut may undo the removal of evidence, and of a run that has ended nobody looks at it again.
+        is_evidence = path.parent.name == "calls" and not home.noted
+        if name.endswith(".tmp") or name.startswith((".new-", ".gone-")) or is_evidence:
             yield f"left over: {path.relative_to(home.path)}"
     try:
         until(lambda: not home.processes(), 5.0)

@@ -40,7 +40,7 @@ FIRST_LIFE = {
     **steps("remove", "before", hits=11),
 }
 
-TIMED = {"journal.flush", "journal.write", "index"}
+TIMED = {"journal.flush", "journal.write", "index", "remove"}
 """Hit as the clock has it: a life may pass such a point less often than listed. Then the case is a kill at rest."""
 
 RECOVERIES = {

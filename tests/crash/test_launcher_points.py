@@ -64,6 +64,7 @@ def test_a_launcher_that_recovery_overtook_never_starts_its_command(home: Home) 
     assert recovers_to_the_same(home)
 
 
+@pytest.mark.slow
 def test_a_launcher_that_goes_on_right_after_it_was_overtaken_never_starts_its_command(home: Home) -> None:
     script = write_script(home.path, SCRIPT)
     launcher = stopped_launcher(home, script_fault="launcher.before_identity")
@@ -88,7 +89,7 @@ def test_a_living_launcher_is_adopted_by_every_later_daemon(home: Home, point: s
         home.daemon.kill()
         home.daemon.wait()
         assert start(home, script)
-        until(lambda: home.listed()[home.promised[KEY]]["status"] == "active")
+        until(home.has_recovered)
     os.kill(launcher, signal.SIGCONT)
     assert home.rest()
 

@@ -4,6 +4,8 @@ The daemon dies at a fault point, its commands with it; then the directories are
 left, and the next daemon is told that the machine has booted since.
 """
 
+from itertools import cycle
+
 import pytest
 
 from tests.crash.harness import Home
@@ -24,9 +26,8 @@ def test_power_cut_at(home: Home, loss: Loss, point: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", cases(SECOND_LIFE))
+@pytest.mark.parametrize(("loss", "point"), list(zip(cycle(Loss), cases(SECOND_LIFE), strict=False)))
 @pytest.mark.parametrize("first", RECOVERIES.values(), ids=RECOVERIES)
-@pytest.mark.parametrize("loss", Loss)
 def test_power_cut_again_while_it_recovers(home: Home, loss: Loss, first: str, point: str) -> None:
     check_power_cuts(home, loss, first, point)
 

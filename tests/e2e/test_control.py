@@ -2,13 +2,17 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onward.core.fold import apply
 from onward.core.state import RunState
+from tests.cli.serving import Cli
 from tests.e2e.instances import Answer, Instance, Json, shell
 
 SLOW_ANSWER: Json = {"text": "never", "delay_s": 600}
@@ -100,6 +104,7 @@ def test_messages_while_a_command_runs_come_after_its_result(gate: Instance, tak
 
 def test_a_message_id_stands_for_one_text_also_after_a_crash_and_an_ended_run_hears_nothing(gate: Instance) -> None:
     run_id = gate.start().run(shell(WAITING), DONE)
+    until_begun(gate)
     assert say(gate, run_id, "hello", "m1").body["message_id"] == "m1"
     gate.kill()  # accepted means durable
     gate.start()
@@ -245,6 +250,57 @@ def test_a_run_at_its_budget_is_parked_and_goes_on_with_more(instance: Instance)
     assert shown["totals"]["cost_usd"] == pytest.approx(1.8)
 
 
+def test_the_command_line_says_that_a_budget_stopped_a_run_and_gives_it_more(instance: Instance) -> None:
+    cost = {"usage": {"cost_usd": 0.6}}
+    model = instance.start().script(shell("echo 1", **cost), shell("echo 2", **cost), DONE)
+    onward = Cli(instance.home, instance.home / "onward.sock")
+    stopped = onward("run", "--model", model, "--max-cost-usd", "1", "task")
+    run_id = stopped.stderr.splitlines()[0]
+    assert (stopped.returncode, "stopped by a budget" in stopped.stderr) == (6, True)
+    assert onward("wait", run_id).returncode == 6
+    resumed = onward("resume", run_id, "--add-cost-usd", "5")
+    assert (resumed.returncode, "the limit cost_usd is 6.0 now" in resumed.stderr) == (0, True)
+    assert onward("wait", run_id).returncode == 0
+    assert "limits      " in onward("logs", run_id).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_two_thousand_runs_wait_their_turn_and_all_end(instance: Instance) -> None:
+    instance.start()
+    busy = [instance.run(SLOW_ANSWER) for _ in range(50)]
+    instance.until(lambda: all(asked(instance, run_id) for run_id in busy))
+    before, began = rss_mib(instance.pid), time.monotonic()
+    model = instance.script(shell("true"), DONE)
+    started = [str(instance.ask_for(model, task=f"task {number}").body["run_id"]) for number in range(2000)]
+    assert instance.get("/v1/daemon").body["runs"] == {"active": 50, "waiting": 2000}
+    queued, let_go = rss_mib(instance.pid), time.monotonic()
+    for run_id in busy:
+        act(instance, run_id, "cancel")
+    most = queued
+
+    def all_ended() -> bool:
+        nonlocal most
+        most = max(most, rss_mib(instance.pid))
+        return bool(instance.get("/v1/daemon").body["runs"] == {"completed": 2000, "cancelled": 50})
+
+    instance.until(all_ended, 200)
+    claimed = [instance.records(run_id, "RunClaimed")[0]["ts"] for run_id in started]
+    order = sorted(range(2000), key=claimed.__getitem__)
+    displaced = max(abs(place - number) for place, number in enumerate(order))
+    print(  # noqa: T201  # the figures that this test is for
+        f"2000 runs: asked for in {let_go - began:.1f} s, ended {time.monotonic() - let_go:.1f} s after; resident "
+        f"{before:.0f} MiB before, {queued:.0f} queued, {most:.0f} at most; out of order by {displaced} at most"
+    )
+    assert displaced <= 50  # those that work at the same time
+    assert most - before < 60
+
+
+def rss_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
 # Configuration
 
 
@@ -277,3 +333,16 @@ def test_a_bad_save_keeps_the_last_good_configuration_and_says_so(instance: Inst
     answer = instance.post("/v1/daemon/reload", {})
     assert (answer.status, answer.body["ok"]) == (200, False)
     assert "can be written by others" in answer.body["problems"][0]
+
+
+def test_a_long_message_that_is_sent_several_times_at_once_is_said_once(gate: Instance) -> None:
+    run_id = gate.start().run(shell(WAITING), DONE)
+    until_begun(gate)
+    text = "long " * 100_000
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: say(gate, run_id, text, "m1"), range(8)))
+    assert [answer.status for answer in answers] == [200] * 8, answers[0]
+    assert len(gate.records(run_id, "MessageAdded")) == 1
+    open_gate(gate)
+    gate.until_status(run_id, "completed")
+    assert gate.show(run_id)["damage"] == []

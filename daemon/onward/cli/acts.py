@@ -7,7 +7,7 @@ from typing import Any
 from onward.cli.client import Client
 from onward.cli.follow import ENDED
 from onward.cli.runs import resolve
-from onward.cli.terminal import say
+from onward.cli.terminal import line, say
 from onward.errors import BadRequest, Conflict
 
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ def pause(run: str, *, reason: str) -> int:
     run_id = str(before["run_id"])
     client.post(f"/v1/runs/{run_id}/pause", {"reason": reason}, repeatable=True)
     if before["status"] == "paused":
-        say(f"{run_id} was paused already: {before.get('error') or before.get('reason') or 'no reason given'}")
+        say(f"{run_id} was paused already: {line(before.get('reason') or 'no reason given')}")
         return 0
     flying = sum(bool(call.get("started")) and call.get("outcome") is None for call in before.get("calls") or [])
     left = f"; {flying} of its calls still run and come to their end" if flying else ""

@@ -299,7 +299,7 @@ class NativeRun:
             await self._recorder.append_durably(turn)
             return
         batch = ToolBatch(turn=turn.turn, calls=[call.to_json() for call in calls])
-        states = [CallState(**call.to_json()) for call in calls]
+        states = [CallState(**call) for call in batch.calls]
         held = self._draining or gates.may_hold(state, [call.name for call in calls])
         first = [] if held else gates.callable_now(states, WORKERS)
         await self._recorder.append_durably(turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first))

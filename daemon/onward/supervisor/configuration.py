@@ -77,12 +77,6 @@ class ConfigurationFiles:
             self._use(settings)
         self._told(settings, problems)
 
-    async def note(self) -> None:
-        """Take the files as they are for those that were read when the daemon started, and see to the agents."""
-        self._seen = await anyio.to_thread.run_sync(self._look)
-        _, problems = await anyio.to_thread.run_sync(load_agents, self._places.agent_dirs)
-        self._told(self._settings, [str(problem) for problem in problems])
-
     def to_json(self) -> Json:
         return {
             "ok": not self._problems,

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import orjson
 import structlog
 
 from onward.core.fold import NewerRecord, text_mark
@@ -46,63 +47,63 @@ class Control:
     enter: Callable[[Entry], None]
 
     async def send(self, entry: Entry, text: str, *, by: str, message_id: str) -> Json:
-        text = clean(text)
+        text = self.store.secrets.mask_text(clean(text))  # as it will stand there, to be known again
         if not text.strip() or len(text.encode()) > MAX_MESSAGE_BYTES:
             raise BadRequest(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes that are not all blank")
-        async with self._writing(entry) as live:
+
+        def decide() -> list[Record]:
             known = live.state.messages.get(message_id)
+            if known is not None and known != text_mark(text):
+                raise Conflict(f"the message id {message_id!r} was used for another text")
             if known is not None:
-                if known != text_mark(text):
-                    raise Conflict(f"the message id {message_id!r} was used for another text")
-                await live.flush()
-            else:
-                _must_live(live.state)
-                added = MessageAdded(message_id=message_id, source=Source.HUMAN, content=text, by=by)
-                await live.append_durably(added)
+                return []
+            _must_live(live.state)
+            return [MessageAdded(message_id=message_id, source=Source.HUMAN, content=text, by=by)]
+
+        # A long text is written beside the journal first: meanwhile nobody else may say the same, or anything before.
+        async with entry.saying, self._writing(entry) as live:
+            await live.act(decide)
         self._enter_if_active(entry)
         return {**entry.shown(), "message_id": message_id}
 
     async def pause(self, entry: Entry, *, by: str, reason: str) -> Json:
-        async with self._writing(entry) as live:
+        def decide() -> list[Record]:
             _must_live(live.state)
-            if live.state.status is not Status.PAUSED:
-                await live.append_durably(RunPaused(by=by, reason=clean(reason) or f"paused by {by}"))
+            paused = RunPaused(by=by, reason=clean(reason) or f"paused by {by}")
+            return [] if live.state.status is Status.PAUSED else [paused]
+
+        async with self._writing(entry) as live:
+            await live.act(decide)
         return entry.shown()
 
     async def resume(self, entry: Entry, *, by: str, add: Json) -> Json:
         async with self._writing(entry) as live:
-            state = live.state
-            _must_live(state)
-            if state.status is Status.QUARANTINED or state.needs == Needs.DECISION:
-                raise Conflict(f"{entry.run_id} is {state.status}: {state.reason}; resuming does not mend that")
-            records: list[Record] = []
-            if add:
-                records.append(SettingsChanged(by=by, limits=_raised(state, add)))
-            if state.status is not Status.ACTIVE or state.cooling:
-                records.append(RunResumed(by=by, reason=f"resumed by {by}"))
-            if records:
-                await live.append_durably(*records)
+            await live.act(lambda: _resumed(live.state, by, add))
             entry.failures = 0
         if entry.loaded is None:
             self.enter(entry)
         return entry.shown()
 
     async def cancel(self, entry: Entry, *, by: str) -> Json:
+        def decide() -> list[Record]:
+            if live.state.status is Status.CANCELLED or live.state.cancel_by is not None:
+                return []
+            _must_live(live.state)
+            return [CancelRequested(by=by)]
+
         async with self._writing(entry) as live:
-            if live.state.status is not Status.CANCELLED and live.state.cancel_by is None:
-                _must_live(live.state)
-                await live.append_durably(CancelRequested(by=by))
+            await live.act(decide)
         if entry.loaded is None and entry.index["status"] not in TERMINAL:
             self.enter(entry)
         return entry.shown()
 
     async def answer(self, entry: Entry, interaction_id: str, answer: Json, *, by: str) -> Json:
         # One after the other: a long answer is written in two steps, and a full disk lets answers wait.
-        async with entry.answering, self._writing(entry) as live:
+        async with entry.saying, self._writing(entry) as live:
             question = live.state.interactions.get(interaction_id)
             if question is None:
                 raise NotFound(f"{entry.run_id} has asked no question {interaction_id[:40]!r}")
-            value = checked(question, answer)
+            value = self._as_written(checked(question, answer))
             if question.answer is not None:
                 if question.answer != value:
                     raise Conflict(winner(question))
@@ -119,6 +120,11 @@ class Control:
                     raise Conflict(winner(question) if question.answer else _closed_as(question))
         self._enter_if_active(entry)
         return {**entry.shown(), "interaction_id": interaction_id, "answer": value}
+
+    def _as_written(self, answer: Json) -> Json:
+        """Return an answer as it will stand in the journal, to be known again."""
+        written: Json = orjson.loads(self.store.secrets.mask(orjson.dumps(answer)))
+        return written
 
     def _enter_if_active(self, entry: Entry) -> None:
         if entry.loaded is None and entry.index["status"] == Status.ACTIVE:
@@ -137,13 +143,15 @@ class Control:
                 # It is being opened or closed: look again when that is done, do not wait for the run's own end.
                 await entry.waiter().wait()
                 continue
-            async with entry.lock:
-                live = await self._opened(entry)
-                try:
-                    yield live
-                finally:
-                    await _closed(entry, live)
-            entry.notify()
+            try:
+                async with entry.lock:
+                    live = await self._opened(entry)
+                    try:
+                        yield live
+                    finally:
+                        await _closed(entry, live)
+            finally:
+                entry.notify()  # others may wait for the lock
             return
 
     async def _opened(self, entry: Entry) -> LiveRun:
@@ -192,6 +200,18 @@ def carried_out(state: RunState, question: Interaction, answer: Json, by: str) -
     if question.kind == Kind.DAMAGE:
         return [answered, RunEnded(status=Status.FAILED, reason=f"given up by {by} after damage", by=by)]
     return [answered]
+
+
+def _resumed(state: RunState, by: str, add: Json) -> list[Record]:
+    _must_live(state)
+    if state.status is Status.QUARANTINED or state.needs == Needs.DECISION:
+        raise Conflict(f"{state.run_id} is {state.status}: {state.reason}; resuming does not mend that")
+    records: list[Record] = []
+    if add:
+        records.append(SettingsChanged(by=by, limits=_raised(state, add)))
+    if state.status is not Status.ACTIVE or state.cooling:
+        records.append(RunResumed(by=by, reason=f"resumed by {by}"))
+    return records
 
 
 def _raised(state: RunState, add: Json) -> Json:

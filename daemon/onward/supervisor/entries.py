@@ -47,7 +47,8 @@ class Entry:
     failures: int = 0
     questions: list[Json] = field(default_factory=list)
     lock: anyio.Lock = field(default_factory=anyio.Lock)
-    answering: anyio.Lock = field(default_factory=anyio.Lock)
+    saying: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a message or an answer is written."""
     changed: anyio.Event | None = None
     watchers: set[MemoryObjectSendStream[Piece]] = field(default_factory=set)
     """Those who also want the pieces of answers as they come; one that is slow misses some."""

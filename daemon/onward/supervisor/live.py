@@ -1,6 +1,6 @@
 """A loaded run: its open journal, and everybody who waits for what becomes durable in it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import anyio
@@ -51,20 +51,36 @@ class LiveRun:
         return self._log.durable_seq >= self.state.seq or self.stalled is not None
 
     async def append(self, *records: Record) -> None:
+        await self._append(lambda: records)
+
+    async def append_durably(self, *records: Record) -> None:
+        await self.append(*records)
+        await self._log.flush()
+
+    async def act(self, decide: Callable[[], Sequence[Record]]) -> None:
+        """Write durably what `decide` returns; it is asked at the moment of writing, and again after a full disk.
+
+        Raises:
+            StoreError: As `append`; and whatever `decide` raises.
+        """
+        await self._append(decide)
+        await self._log.flush()
+
+    async def _append(self, decide: Callable[[], Sequence[Record]]) -> None:
+        async def write() -> None:
+            if records := decide():
+                await self._log.append(*records)
+
         if self.stalled is None and not self._turn.locked():
             try:
-                await self._log.append(*records)
+                await write()
             except DiskFull as error:
                 self._stall(error)
             else:
                 self._on_change()
                 return
-        await self._when_possible(lambda: self._log.append(*records))
+        await self._when_possible(write)
         self._on_change()
-
-    async def append_durably(self, *records: Record) -> None:
-        await self.append(*records)
-        await self._log.flush()
 
     async def flush(self) -> None:
         await self._log.flush()

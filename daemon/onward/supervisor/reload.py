@@ -20,7 +20,7 @@ STEP_MS = 200
 
 async def watch_configuration(configuration: ConfigurationFiles, poll_s: float = POLL_S) -> None:
     """Read the configuration again whenever a file of it has changed. Never ends."""
-    await configuration.note()
+    await configuration.reload()  # a file may have been saved since the daemon read it
     try:
         while True:
             await _watch(configuration)

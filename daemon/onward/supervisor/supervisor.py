@@ -20,7 +20,7 @@ from onward.config.documents import Problem
 from onward.core.fold import BadRecord, NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
 from onward.core.index import index_of, view_of
-from onward.core.records import Json
+from onward.core.records import Json, RunStarted
 from onward.core.replay import NotAJournal
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
@@ -306,13 +306,9 @@ class Supervisor:
         if self._drain.on:
             raise Refused("the daemon is being stopped; start the run again when it is back")
         name = request.agent or self._default_agent
-        definition = await self._agent(name)
-        asked = request.model or definition.model
-        model = await anyio.to_thread.run_sync(self._models.check, asked, definition.fallback)
-        time_ms = int(self._clock.now().timestamp() * 1000)
-        run_id = make_run_id(name, time_ms, secrets.randbits(40))
-        record = await anyio.to_thread.run_sync(started, run_id, request, name, definition, model)
+        record = await anyio.to_thread.run_sync(self._first_record, request, name)
         await self._store.create(record)
+        run_id = record.run_id
         entry = self._entries[run_id] = Entry(
             run_id=run_id, index=_first_index(record.to_json()), queued=True, on_change=self._news.tell
         )
@@ -322,8 +318,15 @@ class Supervisor:
         entry.notify()
         return entry.shown()
 
-    async def _agent(self, name: str) -> AgentDefinition:
-        agents, problems = await anyio.to_thread.run_sync(load_agents, self._agent_dirs)
+    def _first_record(self, request: StartRequest, name: str) -> RunStarted:
+        """Return what a run of this agent begins with. Blocks."""
+        definition = self._agent(name)
+        model = self._models.check(request.model or definition.model, definition.fallback)
+        run_id = make_run_id(name, int(self._clock.now().timestamp() * 1000), secrets.randbits(40))
+        return started(run_id, request, name, definition, model)
+
+    def _agent(self, name: str) -> AgentDefinition:
+        agents, problems = load_agents(self._agent_dirs)
         if (found := agents.get(name)) is not None:
             return found
         wrong = [str(problem) for problem in problems if problem.file.stem == name]
@@ -382,7 +385,8 @@ class Supervisor:
                     await loaded.live.write_index()
                     await self._worker.sweep(loaded.live)
                 except StoreError as error:
-                    log.warning("index not written", run_id=entry.run_id, error=str(error))
+                    if entry.loaded is loaded:  # else it came to rest meanwhile, and its index is written there
+                        log.warning("index not written", run_id=entry.run_id, error=str(error))
 
     async def _finish_drain(self) -> None:
         """Wait for the runs to come to rest; one that cannot (a full disk, say) is left as a crash would leave it."""

@@ -16,8 +16,14 @@ from onward.ports.tool import Tool, ToolContext, ToolResult
 from onward.processes import LauncherSpawner
 from onward.supervisor.clock import SystemClock
 
-SERVED = Path(__file__).parent / "served.py"
+ROOT = Path(__file__).parents[3]
 RUN_ID = "worker-01890000-00000000"
+
+
+def server_argv(server: str, top: Path, *more: str) -> list[str]:
+    """What starts one of the servers beside this file."""
+    start = f"import sys; sys.path[:0] = [{str(ROOT)!r}]; from tests.native.mcp import {server}; {server}.main()"
+    return [sys.executable, "-c", start, str(top), *more]
 
 
 @dataclass
@@ -39,9 +45,9 @@ class McpWorld:
             clock=SystemClock(),
         )
 
-    def command(self, **more: Any) -> dict[str, Any]:
-        """The definition of a server of ours as a command."""
-        return {"command": [sys.executable, str(SERVED), str(self.top)], **more}
+    def command(self, server: str = "plain", **more: Any) -> dict[str, Any]:
+        """The definition of a server of ours as a command: `plain`, or with the SDK `served`."""
+        return {"command": server_argv(server, self.top), **more}
 
     @asynccontextmanager
     async def entered(self, **servers: dict[str, Any]) -> AsyncIterator["McpWorld"]:

@@ -130,7 +130,7 @@ class Server:
     # A call
 
     async def _connected(self) -> tuple[Client, Link]:
-        while self._client is None or self._link is None or self._link.over:
+        while self._client is None or self._link is None or self._link.over or self._link.doubted:
             if self._over:
                 raise self._problem or self._unavailable("it was closed", Needs.PROVIDER)
             await self._changed.wait()
@@ -210,6 +210,7 @@ class Server:
             if link.doubted and not link.over and not await _answers(client):
                 link.end("it does not answer any more")
             link.doubted = False
+            self._announce()
 
     def _announce(self) -> None:
         self._changed.set()

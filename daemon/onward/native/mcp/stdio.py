@@ -214,6 +214,7 @@ async def _end(process: Process) -> None:
     for number, grace_s in ((None, STDIN_GRACE_S), (signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, KILL_GRACE_S)):
         if number is not None:
             _signal_group(process.pid, number)
+            _signal_group(process.pid, signal.SIGCONT)
         with anyio.move_on_after(grace_s):
             await process.wait()
             break

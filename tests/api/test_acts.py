@@ -1,0 +1,98 @@
+"""What people do to runs: a thin shell, checked at the border."""
+
+import pytest
+
+from onward.errors import BadRequest
+from onward.testing.fake_operations import FakeOperations
+from tests.api.serving import CHANGE, ENDED, Served
+
+
+async def test_a_message_id_is_said_once(served: Served, operations: FakeOperations) -> None:
+    url = f"/v1/runs/{await served.started()}/messages"
+    headers = {**CHANGE, "idempotency-key": "m1"}
+    for _ in range(2):
+        said = await served.client.post(url, json={"text": "hello"}, headers=headers)
+        assert (said.status_code, said.json()["message_id"]) == (200, "m1")
+    other = await served.client.post(url, json={"text": "other"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+    (journal,) = operations.journals.values()
+    assert [record["content"] for record in journal if record["type"] == "MessageAdded"] == ["hello"]
+
+
+async def test_pause_and_resume_say_how_the_run_stands_and_may_be_repeated(served: Served) -> None:
+    run_id = await served.started(limits={"turns": 10})
+    acts = [("pause", {"reason": "x"}, "paused"), ("pause", {}, "paused"), ("resume", {"add": {"turns": 5}}, "active")]
+    for verb, body, status in acts:
+        answer = await served.client.post(f"/v1/runs/{run_id}/{verb}", json=body, headers=CHANGE)
+        assert (answer.status_code, answer.json()["status"]) == (200, status)
+    assert (await served.client.get(f"/v1/runs/{run_id}")).json()["limits"] == {"turns": 15}
+
+
+async def test_an_ended_run_takes_nothing_but_the_cancel_it_had(served: Served, operations: FakeOperations) -> None:
+    cancelled, ended = await served.started(), await served.started()
+    operations.append(ended, ENDED)
+    for run_id, status in ((cancelled, 200), (cancelled, 200), (ended, 409)):
+        assert (await served.client.post(f"/v1/runs/{run_id}/cancel", json={}, headers=CHANGE)).status_code == status
+    for verb, body in (("messages", {"text": "x"}), ("pause", {}), ("resume", {})):
+        answer = await served.client.post(f"/v1/runs/{ended}/{verb}", json=body, headers=CHANGE)
+        assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize("verb", ["messages", "pause", "resume", "cancel"])
+@pytest.mark.parametrize("run_id", ["Ab1", "a%2fb", "..%2fx", "a%00b", "x" * 300, "worker-none"])
+async def test_an_act_on_no_run_reaches_nothing(verb: str, run_id: str, served: Served) -> None:
+    body = {"text": "x"} if verb == "messages" else {}
+    answer = await served.client.post(f"/v1/runs/{run_id}/{verb}", json=body, headers=CHANGE)
+    assert answer.status_code in (404, 422)
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        ("messages", {}),
+        ("messages", {"text": ""}),
+        ("messages", {"text": 3}),
+        ("messages", {"text": "x", "role": "system"}),
+        ("pause", {"reason": "x" * 2001}),
+        ("cancel", {"force": True}),
+        ("resume", {"add": {"turns": -1}}),
+        ("resume", {"add": {"turns": "5"}}),
+        ("resume", {"add": {"turns": True}}),
+        ("resume", {"add": {"cost_usd": 1e300}}),
+        ("resume", {"add": 5}),
+    ],
+)
+async def test_a_body_that_is_wrong_changes_nothing(
+    verb: str, body: dict[str, object], served: Served, operations: FakeOperations
+) -> None:
+    run_id = await served.started()
+    answer = await served.client.post(f"/v1/runs/{run_id}/{verb}", json=body, headers=CHANGE)
+    assert (answer.status_code, answer.json()["code"]) == (422, BadRequest.code)
+    assert len(operations.journals[run_id]) == 1
+
+
+@pytest.mark.parametrize("verb", ["messages", "pause", "resume", "cancel"])
+async def test_a_page_cannot_act(verb: str, served: Served, operations: FakeOperations) -> None:
+    run_id = await served.started()
+    url = f"/v1/runs/{run_id}/{verb}"
+    foreign = {**CHANGE, "origin": "http://evil.test"}
+    assert (await served.client.post(url, json={"text": "x"}, headers=foreign)).status_code == 403
+    assert (await served.client.post(url, data={"text": "x"})).status_code == 403
+    assert (await served.client.post(url, json={"text": "x"})).status_code == 403
+    assert (await served.client.get(url)).status_code == 405
+    assert len(operations.journals[run_id]) == 1
+
+
+async def test_infinity_is_no_limit(served: Served) -> None:
+    url = f"/v1/runs/{await served.started()}/resume"
+    for number in ("1e999", "Infinity", "NaN"):
+        answer = await served.client.post(url, content=f'{{"add": {{"cost_usd": {number}}}}}', headers=CHANGE)
+        assert answer.status_code == 422
+
+
+async def test_agents_and_a_reload_are_what_the_daemon_says(served: Served, operations: FakeOperations) -> None:
+    assert (await served.client.get("/v1/agents")).json()["agents"][0]["name"] == "worker"
+    operations.config = {"ok": False, "problems": ["onward.toml:3: wrong"], "loaded_at": None, "restart_needed": []}
+    answer = await served.client.post("/v1/daemon/reload", json={}, headers=CHANGE)
+    assert (answer.status_code, answer.json()) == (200, operations.config)
+    assert (await served.client.get("/v1/daemon")).json()["config"] == operations.config
