@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from onward.core.conversation import CallState
-from onward.core.interactions import Interaction, Kind, as_text
+from onward.core.interactions import FIELD_TYPES, Interaction, Kind, as_text
 from onward.core.permissions import Permission, Then, grant_for, permitted
 from onward.core.records import InteractionOpened, Json, Record, ToolCallDone
 from onward.core.state import RunState
@@ -167,14 +167,28 @@ def _form_of(given: Json) -> tuple[str, list[str], Json] | str:
     if not isinstance(question, str) or not question.strip():
         return "'question' is needed"
     if form in ("choice", "multi"):
-        if not options or not all(isinstance(option, str) for option in options):
+        if not _are_texts(options):
             return f"'options' are needed for kind {form!r}"
         return question, list(options), {"form": form, "options": options}
     if form == "form":
-        if not options or not all(isinstance(f, dict) and isinstance(f.get("name"), str) for f in options):
-            return "a form needs 'options': its fields, each with a name and a type"
+        if not _are_fields(options):
+            return "a form needs 'options': its fields, each with its own name, a type and for a choice its options"
         return question, [], {"form": form, "fields": options}
     return (question, [], {"form": "text"}) if form == "text" else f"there is no kind {form!r} of question"
+
+
+def _are_texts(options: Any) -> bool:
+    return isinstance(options, list) and bool(options) and all(isinstance(option, str) for option in options)
+
+
+def _are_fields(fields: Any) -> bool:
+    if not isinstance(fields, list) or not all(isinstance(item, dict) for item in fields):
+        return False
+    kinds = [item.get("type", "text") for item in fields]
+    fit = all(kind in FIELD_TYPES for kind in kinds)
+    fit = fit and all(_are_texts(f.get("options")) for f, kind in zip(fields, kinds, strict=True) if kind == "choice")
+    names = [item.get("name") for item in fields]
+    return fit and _are_texts(names) and len(set(names)) == len(names)
 
 
 def _opened(call: CallState, kind: Kind, prompt: str, options: list[str], ask: Json, opened: int) -> InteractionOpened:

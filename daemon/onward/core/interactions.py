@@ -1,6 +1,6 @@
 """Durable questions to a human: what can be asked, and what counts as an answer. Pure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -63,13 +63,13 @@ class Interaction:
         return str(self.answer["decision"]) if self.answer and "decision" in self.answer else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One field of a form. `type`: text, number, boolean or choice (of `options`)."""
-
-    name: str
-    type: str = "text"
-    options: tuple[str, ...] = field(default=())
+FIELD_TYPES: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "choice": (str,),
+}
+"""What a field of a form can be; a choice is one of its options."""
 
 
 def checked(interaction: Interaction, answer: Json) -> Json:
@@ -175,8 +175,7 @@ def _field(wanted: Json, value: Any) -> Any:
     name, kind = wanted["name"], wanted.get("type", "text")
     if kind == "choice":
         return _one_of(wanted.get("options", []), value)
-    allowed: dict[str, tuple[type, ...]] = {"text": (str,), "number": (int, float), "boolean": (bool,)}
-    if type(value) not in allowed.get(kind, (str,)):
+    if type(value) not in FIELD_TYPES.get(kind, (str,)):
         raise BadRequest(f"the field {name!r} is a {kind}")
     return value
 
