@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,6 +14,8 @@ from onward.config.agents import (
     read_pinned,
 )
 from onward.config.places import shipped
+from onward.config.stages import Builtin
+from onward.core.stages import TRANSITION
 from onward.errors import BadConfiguration
 from onward.native.tools.registry import builtin_tools
 
@@ -42,14 +45,14 @@ def only_problem(own: Path) -> str:
 def test_the_shipped_agents_are_whole() -> None:
     agents, problems = load_agents([SHIPPED])
     assert problems == []
-    assert set(agents) == {"worker", "rehearsal"}
-    assert agents["worker"].tools == TOOLS
+    assert set(agents) == {"coder", "worker", "rehearsal"}
+    assert agents["worker"].tools == get_args(Builtin)
     assert agents["worker"].limits == Limits(turns=200, tool_calls=1000, active_s=14_400, max_revivals=50)
     assert agents["rehearsal"].model == "scripted/rehearsal.json"
 
 
 def test_the_tools_that_a_definition_may_name_are_those_that_exist() -> None:
-    assert set(TOOLS) == set(builtin_tools())
+    assert {*TOOLS, TRANSITION} == set(builtin_tools())
 
 
 def test_the_rehearsal_asks_for_its_own_tools_and_finishes() -> None:
@@ -65,7 +68,7 @@ def test_the_rehearsal_asks_for_its_own_tools_and_finishes() -> None:
 def test_what_a_definition_leaves_out_does_not_limit_but_for_hanging_and_stalling(own: Path) -> None:
     write(own, "")
     definition = load_agents([own])[0]["mine"]
-    assert definition == AgentDefinition(kind="native", tools=TOOLS, on_restart="resume", rerun_reads=False)
+    assert definition == AgentDefinition(kind="native", tools=get_args(Builtin), on_restart="resume", rerun_reads=False)
     assert definition.limits.model_dump(exclude_none=True) == {"call_deadline_s": 600, "max_stalled_revivals": 3}
 
 
@@ -80,7 +83,7 @@ def test_a_bad_file_hides_no_other_and_is_not_replaced_by_the_shipped_one(own: P
     write(own, "tools = 3", "worker")
     write(own, "", "good")
     agents, problems = load_agents([own, SHIPPED])
-    assert set(agents) == {"good", "rehearsal"}
+    assert set(agents) == {"coder", "good", "rehearsal"}
     assert [problem.file for problem in problems] == [own / "worker.toml"]
 
 
@@ -93,7 +96,15 @@ def test_missing_directories_are_empty(tmp_path: Path) -> None:
     [
         ('\nkind = "cli"\ntransport = "x"', "mine.toml:2: external agents are not supported by this version; use kind"),
         ('kind = "other"', "mine.toml:1: kind: Input should be 'native' (it is 'other')"),
-        ("[permissions]\nshell = []", "mine.toml:1: 'permissions' is not supported by this version; remove it"),
+        ("[watchdog]\nidle_s = 1", "mine.toml:1: 'watchdog' is not supported by this version; remove it"),
+        (
+            "[permissions]\nshell = 'maybe'",
+            "mine.toml:2: permissions.shell.0.then: Input should be 'allow', 'ask' or 'd",
+        ),
+        ("[permissions]\nshell = 'ask'", "it asks or denies, but its tools run without a sandbox"),
+        ("[[stages]]\nname = 'a'\nnext = ['b']", "stage 'a' names 'b', which is no stage; known: a"),
+        ("[[stages]]\nname = 'a'\nnxt = ['b']", "mine.toml:3: unknown key 'stages.nxt'; did you mean 'next'?"),
+        ("[[stages]]\nname = 'a'\ntools = ['shel']", "stage 'a' names the tool 'shel'"),
         ("[limits]\nturns = 1\ncost_usd = 0", "mine.toml:3: limits.cost_usd: Input should be greater than 0"),
         ("sistem_prompt = 'x'", "mine.toml:1: unknown key 'sistem_prompt'; did you mean 'system_prompt'?"),
         ("[limits]\nturn = 3", "mine.toml:2: unknown key 'limits.turn'; did you mean 'turns'?"),
@@ -101,7 +112,7 @@ def test_missing_directories_are_empty(tmp_path: Path) -> None:
         ("[limits]\n\nturns = 0", "mine.toml:3: limits.turns: Input should be greater than or equal to 1 (it is 0)"),
         ("tools = ['shel']", "mine.toml:1: unknown tool 'shel'; did you mean 'shell'?"),
         ("model = 'gpt'", "mine.toml:1: model: String should match pattern"),
-        ("on_restart = 'ask'", "mine.toml:1: on_restart: Input should be 'resume' or 'stop' (it is 'ask')"),
+        ("on_restart = 'now'", "mine.toml:1: on_restart: Input should be 'resume', 'ask' or 'stop' (it is 'now')"),
         ("kind = native", "mine.toml:1: not TOML: Invalid value; correct this line"),
         ("a = 1\na = 2", "mine.toml:2: not TOML: Cannot overwrite a value"),
         ('system_prompt = """\nturn = 3\n"""\n[limits]\nturn = 3', "mine.toml:5: unknown key 'limits.turn'"),
@@ -134,7 +145,7 @@ def test_from_a_directory_that_others_can_write_no_agent_is_read(own: Path) -> N
     write(own, "", "worker")
     own.chmod(0o770)
     agents, problems = load_agents([own, SHIPPED])
-    assert set(agents) == {"rehearsal"}
+    assert set(agents) == {"coder", "rehearsal"}
     assert "can be written by others" in str(problems[0])
 
 
@@ -157,4 +168,4 @@ def test_a_pinned_definition_comes_back_the_same() -> None:
     newer = {**stored, "new": 1, "limits": {**stored["limits"], "new": 1}}
     assert definition_hash(read_pinned(newer)) == definition_hash(definition)
     with pytest.raises(BadConfiguration, match="cannot use the agent definition of the run: on_restart"):
-        read_pinned({**stored, "on_restart": "ask"})
+        read_pinned({**stored, "on_restart": "now"})

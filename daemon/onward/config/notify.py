@@ -30,13 +30,13 @@ class NotifySettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    webhooks: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")], WebhookSettings] = Field(
-        default_factory=dict
-    )
-    """By a name of yours."""
     allow_private: tuple[str, ...] = ()
     """Host names that may lie at private or loopback addresses."""
     hook: tuple[str, ...] = ()
     """A program and its arguments, started for each question with the notification as JSON on its input."""
     timeout_s: Annotated[float, Field(gt=0, le=300, allow_inf_nan=False)] = 20.0
     """How many seconds a delivery may take."""
+    webhooks: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")], WebhookSettings] = Field(
+        default_factory=dict
+    )
+    """By a name of yours."""
