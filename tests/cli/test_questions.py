@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from onward.core.records import InteractionAnswered, InteractionClosed, RunPaused
-from tests.cli.questions import CHECKPOINT, SPENT, asks, asks_for, waiting
-from tests.cli.records import COMPLETED
+from tests.cli.questions import CHECKPOINT, DEFINITION, asks, asks_for, waiting
+from tests.cli.records import COMPLETED, batch, done, handed_over, turn
 from tests.cli.serving import Cli, Daemon
 from tests.cli.test_reading import FORBIDDEN, NASTY
+from tests.support import until
 
 Json = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def definition(daemon: Daemon) -> None:
+    daemon.operations.definition = DEFINITION
 
 
 def given(daemon: Daemon, run: str) -> list[Json]:
@@ -180,18 +186,15 @@ def test_without_a_terminal_run_and_wait_say_what_waits_and_exit_5(daemon: Daemo
         assert f"{run} waits for an answer to q1: Stage 'plan' is done" in shown.stderr
         assert f"onward approve {run} q1" in shown.stderr
     assert json.loads(cli("wait", run, "--json").stdout)["waiting_on"] == "human"
-    daemon.operations.script = (*waiting(asks("budget", "Extend it?")), SPENT)
+    daemon.operations.script = waiting(asks("budget", "Extend it?"))
     followed = cli("run", "task")
     assert followed.returncode == 6
     assert "onward answer" in followed.stderr
 
 
 def test_waiting_goes_on_until_the_calls_beside_the_question_have_ended(daemon: Daemon, cli: Cli) -> None:
-    from tests.cli.records import batch, done, handed_over
-    from tests.support import until
-
     run = daemon.start()
-    daemon.append(run, *waiting(), batch("one", "two"), handed_over("t1c1"), asks_for("two"))
+    daemon.append(run, turn("I work."), batch("one", "two"), handed_over("t1c1"), asks_for("two", 2))
     with cli.start("wait", run) as waits:
         until(lambda: daemon.call(lambda: daemon.operations.watchers))
         assert waits.poll() is None

@@ -77,7 +77,7 @@ class Instance:
     def launch(self, **env: str) -> "subprocess.Popen[bytes]":
         """Start a daemon, and do not wait for it."""
 
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         with self.log.open("ab") as log:
             daemon = subprocess.Popen(
                 [sys.executable, "-c", DAEMON, str(self.lock_check_s)],

@@ -34,6 +34,7 @@ class FakeOperations:
     """Keeps runs as lists of records, folded as they come; whatever is appended is durable at once.
 
     `script` is appended to every run that is started: without it a run stays active until the test says more.
+    `definition` is what runs pin as their agent's. An answer lets a parked run go on, whatever it was.
     """
 
     def __init__(self, script: Iterable[Record] = ()) -> None:
@@ -41,6 +42,7 @@ class FakeOperations:
         self.runs: dict[str, RunState] = {}
         self.journals: dict[str, list[Json]] = {}
         self.requests: dict[str, StartRequest] = {}
+        self.definition: Json = {}
         self.ready = True
         self.stops: list[bool] = []
         self.pid = os.getpid()
@@ -82,7 +84,7 @@ class FakeOperations:
         self.requests[run_id] = request
         self.journals[run_id] = []
         self.runs[run_id] = RunState()
-        self.append(run_id, _started(run_id, agent, request))
+        self.append(run_id, _started(run_id, agent, request, self.definition))
         for record in self.script:
             self.append(run_id, record)
         return index_of(self.runs[run_id]), True
@@ -148,6 +150,8 @@ class FakeOperations:
             if question.closed is not None:
                 raise Conflict(f"{interaction_id} is no longer open: {question.closed}")
             self.append(run_id, InteractionAnswered(interaction_id=interaction_id, answer=value, by=by))
+            if run.status is Status.PARKED:
+                self.append(run_id, RunResumed(by=by, reason="answered"))
         elif question.answer != value:
             raise Conflict(winner(question))
         return {**index_of(run), "interaction_id": interaction_id, "answer": value}
@@ -222,11 +226,11 @@ class FakeOperations:
         return None
 
 
-def _started(run_id: str, agent: str, request: StartRequest) -> RunStarted:
+def _started(run_id: str, agent: str, request: StartRequest, definition: Json) -> RunStarted:
     return RunStarted(
         run_id=run_id,
         kind="native",
-        agent={},
+        agent=definition,
         agent_name=agent,
         agent_hash="0" * 64,
         task=request.task,
