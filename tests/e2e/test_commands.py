@@ -92,6 +92,7 @@ def test_a_command_goes_on_over_crashes_of_the_daemon_and_its_real_result_reache
     for _ in range(2):
         instance.kill()
         instance.start()
+    instance.until(lambda: instance.get("/v1/daemon").body["recovery"]["done"])
     (instance.workspace / "go").touch()
     ended = instance.until_status(run_id, "completed", "failed")
     assert (ended["result"], (instance.workspace / "file").read_text()) == ("saw the real result", "x\n")

@@ -63,8 +63,8 @@ def test_an_idempotency_key_survives_the_daemon(instance: Instance) -> None:
     first = instance.ask_for(model, key="one")
     run_id = first.body["run_id"]
     instance.until_status(run_id, "completed")
-    (instance.runs / run_id / "meta.json").unlink()
     instance.kill()
+    (instance.runs / run_id / "meta.json").unlink(missing_ok=True)
     instance.start()
     again = instance.ask_for(model, key="one")
     assert (first.status, again.status, again.body["run_id"]) == (201, 200, run_id)

@@ -269,3 +269,17 @@ async def test_a_power_cut_in_memory_takes_what_was_not_durable(tmp_path: Path) 
     await lowlevel.checkpoint()
     state: RunState = (await store.read(RUN)).state
     assert state.seq == 2
+
+
+async def test_a_secret_that_becomes_known_is_masked_in_everything_that_is_written_from_then_on(disk: Disk) -> None:
+    value = "a-value-that-nobody-may-read"
+    disk.store.secrets.add("TOKEN", value)
+
+    log = await disk.opened(started(task=f"use {value}"))
+    await log.append(said(1, f"it is {value}"))
+    await log.flush()
+
+    first, second = await disk.store.records(RUN, after=0, limit=10)
+    assert (first["task"], second["content"]) == ("use [secret TOKEN]", "it is [secret TOKEN]")
+    masked = await disk.store.put_blob(RUN, value.encode())
+    assert masked == await disk.store.put_blob(RUN, b"[secret TOKEN]")

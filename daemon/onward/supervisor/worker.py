@@ -190,7 +190,8 @@ class Worker:
 
     async def _unload(self, entry: Entry, live: LiveRun) -> None:
         """Write the index and let go. What fails here is only a cache: the run is folded the next time."""
-        entry.loaded = None  # from here on an op opens the run anew
+        # From here on an op opens the run anew; what is shown meanwhile is not older than what was shown before.
+        entry.index, entry.loaded = live.index(), None
         try:
             await live.flush()
             await self.sweep(live)

@@ -1,7 +1,6 @@
 """The reference servers of the protocol's own project, from npm: what others wrote works too.
 
-They are installed into a directory of the machine's temporary files, once; without node or the registry there is nothing
-to test.
+They are installed into a temporary directory; without node or the registry there is nothing to test.
 """
 
 import os
@@ -78,7 +77,9 @@ def test_a_run_uses_them_and_goes_on_when_one_is_killed_in_a_call(home: McpHome,
             os.kill(pid, signal.SIGKILL)
     home.wait_for(lambda: home.completed(run_id))
 
-    assert home.outcomes(run_id) == [("ok", "tool"), ("interrupted", "tool"), ("ok", "tool")]
+    first, killed, last = home.outcomes(run_id)
+    assert (first, last) == (("ok", "tool"), ("ok", "tool"))
+    assert killed[0] in ("interrupted", "error")  # the latter where it had not been sent yet
     assert home.records(run_id, "ToolCallDone")[2]["result"] == "Echo: back"
     assert file.read_text() == "one"
     home.wait_for(lambda: not home.processes())

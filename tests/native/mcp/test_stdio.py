@@ -12,7 +12,9 @@ import pytest
 
 from onward.core.text import EXCERPT_BYTES
 from onward.core.vocabulary import Effect, Needs, Outcome
+from onward.native.mcp import server, stdio
 from onward.native.mcp.place import Unavailable
+from onward.native.mcp.tools import CLOSE_S
 from onward.ports.tool import ToolResult
 from tests.native.mcp.world import RUN_ID, McpWorld
 from tests.support import eventually
@@ -20,9 +22,9 @@ from tests.support import eventually
 MARK = "a-marked-value-0123456789"
 
 
-@pytest.mark.parametrize("server", ["plain", "served"])
-async def test_a_call_is_answered_and_its_tools_are_named_after_their_server(world: McpWorld, server: str) -> None:
-    async with world.entered(own=world.command(server, effects={"bump": "write"})):
+@pytest.mark.parametrize("module", ["plain", "served"])
+async def test_a_call_is_answered_and_its_tools_are_named_after_their_server(world: McpWorld, module: str) -> None:
+    async with world.entered(own=world.command(module, effects={"bump": "write"})):
         result = await world.call("bump", {"name": "one"})
         spec = world.tools["mcp__own__bump"].spec
 
@@ -148,8 +150,6 @@ async def test_a_call_without_an_answer_times_out_and_a_server_that_still_answer
 async def test_a_server_that_answers_nothing_any_more_is_started_again(
     world: McpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from onward.native.mcp import server
-
     monkeypatch.setattr(server, "PROBE_S", 0.2)
     async with world.entered(own=world.command()):
         os.kill(world.pids()[0], signal.SIGSTOP)
@@ -205,6 +205,15 @@ async def test_one_that_cannot_be_used_is_said_with_its_reason_and_the_others_ar
     assert [pid for pid in world.pids() if is_alive(pid)] == []
 
 
+async def test_a_server_that_is_still_starting_is_not_waited_for_when_another_cannot_be_used(world: McpWorld) -> None:
+    began = anyio.current_time()
+    with pytest.raises(Unavailable, match="cannot be started"):
+        async with world.entered(bad={"command": ["no-such-program-of-onward"]}, slow={"command": ["sleep", "60"]}):
+            pytest.fail("it was entered")
+
+    assert anyio.current_time() - began < CLOSE_S
+
+
 async def test_without_the_sdk_the_remedy_is_said(world: McpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "onward.native.mcp.server", raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)
@@ -221,8 +230,6 @@ async def test_a_run_without_servers_starts_nothing(world: McpWorld) -> None:
 
 
 async def test_a_stubborn_server_is_killed_at_the_end(world: McpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    from onward.native.mcp import stdio
-
     monkeypatch.setattr(stdio, "STDIN_GRACE_S", 0.3)
     monkeypatch.setattr(stdio, "TERM_GRACE_S", 0.3)
     (world.top / "stubborn").touch()

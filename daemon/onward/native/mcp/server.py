@@ -62,7 +62,8 @@ class Server:
         self._failures = 0
         self._closing = False
         self._over = False
-        self._pause: anyio.CancelScope | None = None
+        self._patience: anyio.CancelScope | None = None
+        """What a close cuts short: the wait before a new start, and a start itself."""
 
     async def own(self) -> None:
         """Keep the connection until `close`, or until it failed too often; the first one has to succeed."""
@@ -73,7 +74,7 @@ class Server:
                     return
                 delay_s = min(BACKOFF_FIRST_S * 2.0 ** (self._failures - 1), BACKOFF_LONGEST_S)
                 log.info("mcp server is started again", server=self.settings.name, delay_s=delay_s)
-                with anyio.CancelScope() as self._pause:
+                with anyio.CancelScope() as self._patience:
                     await self._place.clock.sleep(delay_s)
         finally:
             self._over = True
@@ -82,8 +83,8 @@ class Server:
     def close(self) -> None:
         """Let `own` come to its end."""
         self._closing = True
-        if self._pause is not None:
-            self._pause.cancel()
+        if self._patience is not None:
+            self._patience.cancel()
         if self._link is not None:
             self._link.end()
 
@@ -175,12 +176,12 @@ class Server:
         settings = self.settings
         self._link = link = Link(needs=Needs.PROVIDER if settings.argv else Needs.NETWORK)
         problem: Unavailable | None = None
-        scope = anyio.CancelScope(deadline=anyio.current_time() + settings.start_timeout_s)
+        scope = self._patience = anyio.CancelScope(deadline=anyio.current_time() + settings.start_timeout_s)
         try:
             with scope:
                 async with Client(self._transport(link), cache=None, client_info=_OURSELVES) as client:
                     listed = await _list(client)
-                    scope.deadline = float("inf")
+                    scope.deadline, self._patience = float("inf"), None
                     self._listed = self._listed or listed
                     self._client = client
                     self._announce()

@@ -51,15 +51,7 @@ async def stdio_transport(
         OSError: It could not be started.
         Unavailable: A variable that it is to get is not set.
     """
-    process = await anyio.open_process(
-        settings.argv,
-        env=server_environment(settings, place),
-        cwd=place.workspace,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = await _started(settings, place)
     outgoing = Outgoing(process, link)
     async with anyio.create_task_group() as tasks:
         try:
@@ -68,9 +60,26 @@ async def stdio_transport(
             yield Incoming(process, link), outgoing
         finally:
             with anyio.CancelScope(shield=True):
+                if process.returncode is not None:
+                    link.end(_how_it_ended(process))
                 await outgoing.aclose()
                 await _end(process)
             tasks.cancel_scope.cancel()
+
+
+async def _started(settings: ServerSettings, place: Place) -> Process:
+    # Cancelled in between, it would be left running with its pipes open.
+    with anyio.CancelScope(shield=True):
+        process = await anyio.open_process(
+            settings.argv,
+            env=server_environment(settings, place),
+            cwd=place.workspace,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    return process  # noqa: RET504  # inside the scope mypy misses a return
 
 
 class Incoming:
@@ -92,9 +101,7 @@ class Incoming:
             try:
                 self._ready.extend(self._lines.feed(await self._process.stdout.receive()))
             except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                with anyio.move_on_after(EXIT_CODE_S):
-                    await self._process.wait()
-                self._link.end(_how_it_ended(self._process))
+                await _note_end(self._process, self._link)
                 raise anyio.EndOfStream from None
 
     async def aclose(self) -> None:
@@ -136,7 +143,7 @@ class Outgoing:
             try:
                 await self._process.stdin.send(line)
             except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-                self._link.end()  # how it ended is seen by who reads
+                await _note_end(self._process, self._link)
                 raise anyio.BrokenResourceError from None
 
     async def aclose(self) -> None:
@@ -207,6 +214,13 @@ async def _watch(process: Process, link: Link) -> None:
     """Note the server's death, even where something that it started still holds its output open."""
     await process.wait()
     await anyio.sleep(LAST_OUTPUT_S)  # what it said last is read first; mostly its end is seen there
+    link.end(_how_it_ended(process))
+
+
+async def _note_end(process: Process, link: Link) -> None:
+    """Note that a pipe is broken, with the exit code where there is one in a moment."""
+    with anyio.move_on_after(EXIT_CODE_S):
+        await process.wait()
     link.end(_how_it_ended(process))
 
 
