@@ -101,6 +101,7 @@ def test_missing_directories_are_empty(tmp_path: Path) -> None:
             "[permissions]\nshell = 'maybe'",
             "mine.toml:2: permissions.shell.0.then: Input should be 'allow', 'ask' or 'd",
         ),
+        ("[permissions]\nshel = 'allow'", "there is no tool 'shel' to allow, ask about or deny; known: shell, "),
         ("[permissions]\nshell = 'ask'", "it asks or denies, but its tools run without a sandbox"),
         ("[[stages]]\nname = 'a'\nnext = ['b']", "stage 'a' names 'b', which is no stage; known: a"),
         ("[[stages]]\nname = 'a'\nnxt = ['b']", "mine.toml:3: unknown key 'stages.nxt'; did you mean 'next'?"),

@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from onward.core import fold
 from onward.core.plan import Evidence, Found, Policy, RecoveryPlan, plan, unbatched_calls
-from onward.core.records import Record, ToolCallDone
+from onward.core.records import Record, RunParked, ToolCallDone
 from onward.core.state import RunState
-from onward.core.step import End, Infer, RunCalls, next_step
+from onward.core.step import End, Infer, Park, Rest, RunCalls, WaitForHuman, Write, next_step
 from onward.core.vocabulary import Outcome, SettledBy
 from tests.core import journals as j
 from tests.core.journals import Json
 
 NOW, EARLIER, LATER = "2026-12-01T12:00:00Z", "2026-12-01T11:00:00Z", "2026-12-01T13:00:00Z"
-DURABLE = {"RunStarted", "RunRevived", "MessageAdded", "ToolBatch", "ToolCallStarted", "RunPaused", "RunEnded"}
+DURABLE = {
+    "RunStarted", "RunRevived", "MessageAdded", "ToolBatch", "ToolCallStarted", "RunPaused", "RunEnded",
+    "InteractionOpened", "InteractionAnswered",
+}  # fmt: skip
 ENDED = ("completed", "failed", "cancelled")
 PROVIDER_IDS = ("call_1", "call_1", "", "../x", "t1c1", "toolu_9", "é", "x" * 80)
 BLOCKS: tuple[Json, ...] = (
@@ -30,7 +33,33 @@ BLOCKS: tuple[Json, ...] = (
     {"type": "redacted_thinking", "data": "x"},
     {"type": "x_future"},
 )
+STAGED: Json = {
+    "tools": ["shell", "read_file", "ask_user", "finish"],
+    "permissions": {"shell": [{"prefix": "rm", "then": "deny"}, {"prefix": "git push", "then": "ask"}]},
+    "stages": [
+        {"name": "plan", "prompt": "Plan.", "checkpoint": ["approve", "sign"], "next": ["build"]},
+        {"name": "build", "checkpoint": ["approve"], "next": ["plan", "verify"], "max_visits": 3, "on_error": "verify"},
+        {"name": "verify", "prompt": "Verify.", "on_error": "build", "tools": ["read_file", "ask_user", "finish"]},
+    ],
+}
+ASKED: tuple[tuple[str, Json], ...] = (
+    ("shell", {"command": "git push"}),
+    ("shell", {"command": "rm x"}),
+    ("shell", {"command": "ls"}),
+    ("ask_user", {"question": "x?"}),
+    ("ask_user", {}),
+    ("transition", {"stage": "verify"}),
+    ("read_file", {"path": "x"}),
+    ("mcp__x", {}),
+)
+ANSWERS: tuple[Json, ...] = (
+    {"decision": "approve"},
+    {"decision": "edit", "text": "better"},
+    {"decision": "reject", "reason": "no"},
+    {"decision": "approve", "arguments": {"command": "git push --dry-run"}},
+)
 WEIGHTS = {
+    "go_on": 40, "write": 2, "reply": 2, "expire": 1,
     "think": 4, "start": 5, "finish": 3, "boot": 4, "request": 1, "answer": 1, "say": 2, "fail": 1, "late": 1,
     "checkpoint": 1, "crash": 2, "power": 1, "drain": 1, "control": 1, "cancel": 1, "settings": 1, "end": 1,
 }  # fmt: skip
@@ -65,8 +94,29 @@ class Daemon:
         return b"".join(as_line(record) for record in self.records)
 
     def act(self, move: str, n: int) -> None:
-        if move == "boot" or self.alive:
+        if move in ("boot", "go_on") or self.alive:
             getattr(self, f"_{move}")(n)
+
+    def _go_on(self, n: int) -> None:
+        """Do whatever is next."""
+        if not self.alive:
+            self._boot(n % 48)
+            return
+        step = self._next()
+        if any(call.started for call in self.state.open_calls):
+            self._finish(n)
+        elif isinstance(step, Infer):
+            self._think(n)
+        elif isinstance(step, RunCalls):
+            self._start(n)
+        elif isinstance(step, Write):
+            self._write(n)
+        elif isinstance(step, WaitForHuman):
+            self._reply(n)
+        elif isinstance(step, Rest) and n % 2:
+            self._control(n)
+        elif isinstance(step, End) and n % 4 == 0:
+            self._end(n)
 
     def _next(self) -> Any:
         return next_step(self.state, now=NOW, active_s=0.0, workers=3)
@@ -96,7 +146,8 @@ class Daemon:
             return
         number, asked = self.state.turns + 1, n % 4
         ids = [PROVIDER_IDS[(n + position) % len(PROVIDER_IDS)] for position in range(asked)]
-        uses = [j.use(known, name=("shell", "")[n % 2]) for known in ids]
+        named = [ASKED[(n // 4 + p) % len(ASKED)] if self.state.ledger.visits else ("shell", {}) for p in range(asked)]
+        uses = [j.use(known, name=name, **arguments) for known, (name, arguments) in zip(ids, named, strict=True)]
         stop = "tool_use" if asked else ("end_turn", "max_tokens", "refusal")[n % 3]
         said = [BLOCKS[(n + position) % len(BLOCKS)] for position in range(n % 3)]
         self.write(j.turn(number, *said, *uses, seen=self.seen, stop_reason=stop))
@@ -106,20 +157,56 @@ class Daemon:
         elif asked:
             effects = ("read", "write", "unknown")
             calls = [j.call(f"t{number}c{p}", known, effects[(n + p) % 3]) for p, known in enumerate(ids, 1)]
+            for call, (name, arguments) in zip(calls, named, strict=True):
+                call |= {"name": name, "arguments": arguments}
             self.write(j.batch(number, *calls))
 
     def _start(self, n: int) -> None:
         step = self._next()
         if isinstance(step, RunCalls):
             for call in step.start[: 1 + n % 3]:
-                self.write(j.handed_over(call.call_id))
+                edited = step.edited.get(call.call_id)
+                self.write(j.handed_over(call.call_id) | ({} if edited is None else {"arguments": edited}))
+
+    def _write(self, n: int) -> None:
+        """Write what is to be written, or die after the beginning of it."""
+        step = self._next()
+        if isinstance(step, Write):
+            for record in step.records[: n % 4 if n >= 48 else None]:
+                self.write(record.to_json())
+            if n >= 48:
+                self._die()
+        elif isinstance(step, Park):
+            records = [step.question, RunParked(by="daemon", reason=step.reason, needs=step.needs)]
+            for record in filter(None, records):
+                self.write(record.to_json())
+
+    def _reply(self, n: int) -> None:
+        """Somebody answers one of the open questions; the same word may mean nothing to another kind."""
+        questions = self.state.open_questions
+        if questions:
+            question = questions[n % len(questions)]
+            answer = ANSWERS[n % len(ANSWERS)]
+            if question.kind == "restart":
+                answer = {"decision": ("resume", "stop")[n % 2]}
+            elif question.kind == "ask":
+                answer = {"value": "because"}
+            self.write(j.answered(question.interaction_id, answer))
+
+    def _expire(self, n: int) -> None:
+        questions = self.state.open_questions
+        if questions and self.state.status == "active":
+            self.write(j.closed(questions[n % len(questions)].interaction_id))
 
     def _finish(self, n: int) -> None:
         running = [call for call in self.state.open_calls if call.started]
         if running:
-            ends = {"ends_run": ("completed", "failed")[n % 2]} if n % 9 == 0 else {}
+            ends: Json = {"ends_run": ("completed", "failed")[n % 2]} if n % 9 == 0 else {}
             outcome = ("ok", "ok", "error", "timeout")[n % 4]
-            self.write(j.done(running[n % len(running)].call_id, f"result {n}" if n % 5 else "", outcome, **ends))
+            call = running[n % len(running)]
+            if call.name == "transition" and self.state.stage and self.state.stage.next:
+                ends = {"moves_to": self.state.stage.next[n % len(self.state.stage.next)]}
+            self.write(j.done(call.call_id, f"result {n}" if n % 5 else "", outcome, **ends))
 
     def _late(self, n: int) -> None:
         settled = [call for call in self.state.calls if call.outcome is not None]
@@ -173,7 +260,8 @@ class Daemon:
         if self.alive:
             return
         if not self.records:
-            self.write(j.started(on_restart="stop" if n % 16 == 15 else "resume"))
+            on_restart = {15: "stop", 13: "ask", 12: "ask", 11: "ask"}.get(n % 16, "resume")
+            self.write(j.started(on_restart=on_restart, agent=STAGED if n % 2 else {"model": "m"}))
         self.state = j.replay(self.data).state
         self.dur = self.state.seq
         self.alive = True
@@ -203,6 +291,9 @@ def recovery_records(state: RunState, decided: RecoveryPlan, boot_id: str) -> li
         records.append(j.said(decided.notice, f"revival-{state.revival_attempts + 1}", "revival"))
     if decided.ended is not None:
         records.append(decided.ended.to_json())
+    if decided.verdict == "ask" and not any(q.kind == "restart" for q in state.open_questions):
+        number, revival = len(state.interactions) + 1, {"revival": state.revival_attempts + 1}
+        records.append(j.opened(f"q{number}", "restart", revival))
     verdict = {"park": j.parked("damaged"), "quarantine": j.control("RunQuarantined"), "stop": j.control("RunPaused")}
     if decided.verdict in verdict:
         records.append(verdict[decided.verdict])

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onward.core import fold
+from onward.core.gates import question_of
 from onward.core.plan import Policy, plan
 from onward.core.records import ToolCallDone
 from onward.core.replay import Replayer
@@ -146,6 +147,61 @@ def test_no_illegal_transition_is_ever_made(daemon: Daemon) -> None:
         before = state
 
 
+@many
+@given(histories())
+def test_an_answered_question_never_opens_again_and_an_open_one_is_never_asked_twice(daemon: Daemon) -> None:
+    """At most one question of each binding is open, and a first answer is the answer for ever."""
+    answers: dict[str, Json] = {}
+    state = RunState()
+    for record in daemon.records:
+        if record["type"] == "InteractionOpened":
+            assert record["interaction_id"] not in state.interactions
+            assert record["binds_to"] not in [question.binds_to for question in state.open_questions]
+        fold.apply(state, record)
+        for question in state.interactions.values():
+            if question.answer is not None:
+                assert answers.setdefault(question.interaction_id, question.answer) == question.answer
+        assert set(answers) & {question.interaction_id for question in state.open_questions} == set()
+
+
+@many
+@given(histories())
+def test_nothing_that_a_human_did_not_allow_is_handed_over(daemon: Daemon) -> None:
+    """A call about which somebody was asked starts behind an approval only, with the arguments that were approved."""
+    state = RunState()
+    for record in daemon.records:
+        if record["type"] == "ToolCallStarted":
+            call = next(call for call in state.calls if call.call_id == record["call_id"])
+            question = question_of(state, call)
+            asked = call.arguments == {"command": "git push"} and state.agent.get("permissions")
+            assert (question is not None) == bool(asked)
+            if question is not None:
+                assert question.decision == "approve"
+                assert record.get("arguments") == (question.answer or {}).get("arguments")
+            assert call.arguments != {"command": "rm x"}
+            assert call.name != "ask_user"
+        fold.apply(state, record)
+
+
+@many
+@given(histories())
+def test_a_stage_with_a_checkpoint_is_left_behind_its_approvals_only(daemon: Daemon) -> None:
+    """Or behind a failure; and a run is in one stage at a time, with that one's tools."""
+    state = RunState()
+    for record in daemon.records:
+        if record["type"] == "StageLeft":
+            stage, visit = state.stage, state.ledger.now
+            assert stage is not None
+            assert visit is not None
+            asked = [q for q in state.interactions.values() if q.kind == "checkpoint" and q.opened_seq > state.turn_seq]
+            approved = [question.decision in ("approve", "edit") for question in asked]
+            failed = state.finish is not None and state.finish.ends_run == "failed"
+            assert failed or (len(approved), all(approved)) == (len(stage.checkpoint), True)
+        fold.apply(state, record)
+        if state.agent.get("stages") and state.turns and state.status == "active":
+            assert state.ledger.now is not None or state.ledger.visits[-1].to
+
+
 def torn_tails(draw: st.DrawFn, daemon: Daemon) -> tuple[bytes, list[Json]]:
     """Return a journal damaged behind its highest `dur`, and the records that stand before the damage."""
     records = daemon.records[: draw(st.integers(1, len(daemon.records)))]
@@ -186,11 +242,14 @@ def recovers_once(state: RunState, n: int) -> None:
     """Recover a run twice; the second time settles, tells and writes nothing but the attempt itself."""
     policy = Policy(boot_id="boot-9", max_stalled_revivals=99)
     open_before = {call.call_id for call in state.open_calls}
+    asked = {call.call_id for call in state.open_calls if not call.started and question_of(state, call)}
+    questions = {name: (question.answer, question.closed) for name, question in state.interactions.items()}
     decided = plan(state, evidence(state, n, policy), policy)
     settled = [record.call_id for record in decided.settlements if isinstance(record, ToolCallDone)]
     assert len(settled) == len(set(settled))
     j.fold_all(recovery_records(state, decided, policy.boot_id), state)
-    left = set(decided.adopt) if settled or decided.adopt else open_before
+    left = asked | set(decided.adopt) if settled or decided.adopt else open_before
+    assert questions.items() <= {k: (q.answer, q.closed) for k, q in state.interactions.items()}.items()
     assert state.cancel_by or {call.call_id for call in state.open_calls} == left
 
     again = plan(state, evidence(state, n, policy), policy)

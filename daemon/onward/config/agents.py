@@ -20,6 +20,7 @@ from onward.config.stages import (
     StageDefinition,
     ToolName,
     as_rules,
+    check_permissions,
     check_stages,
 )
 from onward.config.trusted import check_directory, read_shipped, read_trusted
@@ -91,6 +92,9 @@ class AgentDefinition(BaseModel):
     @model_validator(mode="after")
     def _stages_fit(self) -> "AgentDefinition":
         check_stages(self.stages)
+        check_permissions(self.permissions)
+        for stage in self.stages:
+            check_permissions(stage.permissions or {})
         return self
 
     @model_validator(mode="after")

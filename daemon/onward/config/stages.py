@@ -72,6 +72,17 @@ class StageDefinition(BaseModel):
         return (value,) if isinstance(value, str) else value
 
 
+def check_permissions(permissions: Permissions) -> None:
+    """Check that every tool that rules are about exists: one that is misspelt would bound nothing, silently.
+
+    Raises:
+        ValueError: One does not.
+    """
+    for tool in permissions:
+        if tool not in (*TOOLS, "transition") and not tool.startswith("mcp__"):
+            raise ValueError(f"there is no tool {tool!r} to allow, ask about or deny; known: {', '.join(TOOLS)}")
+
+
 def check_stages(stages: tuple[StageDefinition, ...]) -> None:
     """Check that every stage that is named exists.
 
