@@ -27,7 +27,7 @@ def test_without_a_daemon_the_files_are_read(own: Path, cli: Cli) -> None:
     assert (shown.returncode, "mine" in shown.stdout, "\\u{1b}[2J" in shown.stdout) == (0, True, True)
     assert "1 problems with others: onward agents check" in shown.stderr
     known = json.loads(cli("agents", "--json").stdout)
-    assert [agent["name"] for agent in known["agents"]] == ["mine", "rehearsal", "worker"]
+    assert [agent["name"] for agent in known["agents"]] == ["coder", "mine", "rehearsal", "worker"]
 
 
 def test_what_is_wrong_is_said_with_its_line_and_remedy(own: Path, cli: Cli) -> None:

@@ -1,13 +1,7 @@
 """A question on the terminal of somebody who follows the run: shown whole, answered in place, never by default."""
 
-import os
-import pty
 import re
-import select
-import subprocess
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -16,51 +10,11 @@ from onward.core.records import InteractionAnswered
 from tests.cli.questions import CHECKPOINT, DEFINITION, asks, asks_for, waiting
 from tests.cli.records import COMPLETED
 from tests.cli.serving import Cli, Daemon
+from tests.cli.terminals import Terminal, at_terminal
 from tests.cli.test_questions import given
 from tests.support import until
 
 CHOICE = "[s] skip"
-
-
-@dataclass
-class Terminal:
-    """A person at a terminal."""
-
-    process: "subprocess.Popen[bytes]"
-    master: int
-    seen: str = field(default="")
-
-    def until(self, text: str, timeout_s: float = 30.0) -> str:
-        """Read until `text` has come after what was waited for before; returns what stands before it."""
-        end = time.monotonic() + timeout_s
-        while text not in self.seen:
-            assert select.select([self.master], [], [], max(0.0, end - time.monotonic()))[0], f"{text!r}: {self.seen}"
-            try:
-                self.seen += os.read(self.master, 1 << 16).decode().replace("\r\n", "\n")
-            except OSError:
-                raise AssertionError(f"it ended before {text!r}: {self.seen}") from None
-        before, _, self.seen = self.seen.partition(text)
-        return before
-
-    def type(self, text: str) -> None:
-        os.write(self.master, text.encode())
-
-    def reply(self, after: str, text: str) -> str:
-        before = self.until(after) + self.until("> ")
-        self.type(f"{text}\n")
-        return before
-
-    def ended(self) -> int:
-        """Read to the end; returns the exit code."""
-        while True:
-            try:
-                data = os.read(self.master, 1 << 16)
-            except OSError:
-                break
-            if not data:
-                break
-            self.seen += data.decode()
-        return self.process.wait(30)
 
 
 @pytest.fixture
@@ -69,21 +23,12 @@ def follow(daemon: Daemon, cli: Cli) -> Iterator[Callable[..., Terminal]]:
 
     def follow(*questions: Any, **environment: str) -> Terminal:
         daemon.operations.definition, daemon.operations.script = DEFINITION, waiting(*questions)
-        master, slave = pty.openpty()
-        env = cli.environment(TERM="dumb", **environment)
-        # setsid makes the terminal its own, so that Ctrl-C reaches it.
-        argv = ["setsid", "--ctty", "--wait", *cli.argv("run", "the task")]
-        process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=cli.home)
-        os.close(slave)
-        terminals.append(Terminal(process, master))
+        terminals.append(at_terminal(cli, "run", "the task", **environment))
         return terminals[-1]
 
     yield follow
     for terminal in terminals:
-        if terminal.process.poll() is None:
-            terminal.process.kill()
-        terminal.process.wait()
-        os.close(terminal.master)
+        terminal.close()
 
 
 def only_run(daemon: Daemon) -> str:

@@ -5,7 +5,6 @@ from typing import get_args
 import pytest
 
 from onward.config.agents import (
-    TOOLS,
     AgentDefinition,
     Limits,
     definition_hash,
@@ -14,7 +13,7 @@ from onward.config.agents import (
     read_pinned,
 )
 from onward.config.places import shipped
-from onward.config.stages import Builtin
+from onward.config.stages import TOOLS, Builtin
 from onward.core.stages import TRANSITION
 from onward.errors import BadConfiguration
 from onward.native.tools.registry import builtin_tools

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.serving import Cli
+from tests.cli.terminals import at_terminal
 from tests.e2e.instances import Instance, Json, shell
 
 AGENT = """
@@ -206,3 +207,18 @@ def test_a_cancelled_run_asks_nothing_and_takes_no_answer(planner: Instance, cli
     late = cli("approve", run_id, "q1")
     assert late.returncode == 1
     assert "is over" in late.stderr
+
+
+def test_who_follows_at_a_terminal_answers_in_place_to_the_end(planner: Instance, cli: Cli) -> None:
+    model = planner.script(PLAN, BUILD, DONE)
+    terminal = at_terminal(cli, "run", "-a", "planner", "--model", model, "-w", str(planner.workspace), "build it")
+    try:
+        assert "I shall write a file." in terminal.reply("[r] reject", "a")
+        terminal.until("q1 is answered: approve")
+        assert "echo built >> built" in terminal.reply("[always]", "always")
+        terminal.until("allowed for the rest of the run: shell: ")
+        assert terminal.ended() == 0
+        assert "It is built." in terminal.seen
+    finally:
+        terminal.close()
+    assert (planner.workspace / "built").read_text() == "built\n"

@@ -59,31 +59,30 @@ def follow(client: Client, run_id: str) -> int:
 
     On a terminal, what the run asks is answered in between.
     """
+    from onward.cli import prompt
+
     follower, timeline = Follower(client, run_id), Timeline()
     while True:
         with live_text() as live:
             follower.say, follower.on_delta = live.say, live.on_delta
             _show_all(follower.until_stopped(), timeline, live)
-        run = follower.run()
-        if not _answered_here(client, run):
+        if not stands_still(run := follower.run()):
+            continue  # somebody answered in between
+        if not (waits := _waits_for(run)) or not prompt.is_possible():
+            break
+        if not all(prompt.ask(client, question) for question in waits):
+            run = follower.run()  # some of them may be answered
             break
     code = exit_code(run)
-    if run["status"] != "waiting":
+    if run["status"] not in ("waiting", "active"):
         say(f"{run_id}: {run['status'] if code <= 1 else _WORDS[code].format(run=run_id)}")
     _say_what_waits(run)
     return code
 
 
-def _answered_here(client: Client, run: Json) -> bool:
-    from onward.cli import prompt
-
-    waits = _waits_for(run)
-    return bool(waits) and prompt.is_possible() and prompt.ask(client, waits[0])
-
-
 def _waits_for(run: Json) -> list[Json]:
     """The questions whose answers let a run go on."""
-    return run.get("questions") or [] if run["status"] in ("waiting", "parked") else []
+    return run.get("questions") or [] if run["status"] in ("waiting", "parked", "active") else []
 
 
 def _say_what_waits(run: Json) -> None:
