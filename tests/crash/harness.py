@@ -188,12 +188,19 @@ class Home:
         return told is not None and bool(told["recovery"]["done"])
 
     def rest(self, count: int = 1, timeout_s: float = LIFE_S) -> bool:
-        """Wait until `count` runs rest and their indexes are written; False when the daemon dies before."""
+        """Wait until `count` runs rest and their indexes are written; False when the daemon dies before.
+
+        A run that was shown at rest must not be shown otherwise meanwhile.
+        """
+        seen: dict[str, str] = {}
 
         def rested() -> str | None:
             if not self.daemon.is_alive():
                 return "died"
             shown = self.listed()
+            for run_id, run in shown.items():
+                assert seen.get(run_id, run["status"]) == run["status"], f"{run_id} was shown as {seen[run_id]} before"
+                seen.update({run_id: run["status"]} if run["status"] in RESTING else {})
             at_rest = len(shown) == count and all(run["status"] in RESTING for run in shown.values())
             return "rests" if at_rest and all(map(index_is_written, self.run_dirs())) else None
 

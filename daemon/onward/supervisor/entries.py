@@ -1,6 +1,6 @@
 """What the daemon holds in memory of each run, loaded or not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ class Piece:
 class Entry:
     """One run. `index` is what was last known of it; `problem` says why it cannot be folded.
 
-    `lock` is held while the run is being loaded, worked on or unloaded: ops that need it wait for it.
+    There is one for every run on disk: what only a run at work needs is made when it is needed.
     """
 
     run_id: str
@@ -45,15 +45,28 @@ class Entry:
     problem: str | None = None
     queued: bool = False
     failures: int = 0
-    questions: list[Json] = field(default_factory=list)
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
-    saying: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held while a message or an answer is written."""
+    questions: tuple[Json, ...] = ()
+    _lock: anyio.Lock | None = None
+    _saying: anyio.Lock | None = None
     changed: anyio.Event | None = None
     watchers: set[MemoryObjectSendStream[Piece]] = field(default_factory=set)
     """Those who also want the pieces of answers as they come; one that is slow misses some."""
     on_change: Callable[["Entry"], None] = lambda _entry: None
     """Is told when what is shown of the run may have changed."""
+
+    @property
+    def lock(self) -> anyio.Lock:
+        """Held while the run is being loaded, worked on or unloaded: ops that need it wait for it."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
+
+    @property
+    def saying(self) -> anyio.Lock:
+        """Held while a message or an answer is written."""
+        if self._saying is None:
+            self._saying = anyio.Lock()
+        return self._saying
 
     def shown(self) -> Json:
         """Return the index as it is now."""
@@ -72,9 +85,9 @@ class Entry:
     def keep(self, state: RunState) -> None:
         """Remember what a folded state says, while the run leaves memory."""
         self.index = index_of(state)
-        self.questions = questions_of(state)
+        self.questions = tuple(questions_of(state))
 
-    def open_questions(self) -> list[Json]:
+    def open_questions(self) -> Sequence[Json]:
         """Return the questions that wait for an answer now."""
         if self.loaded is None:
             return self.questions

@@ -62,7 +62,7 @@ class Supervisor:
         claimant: Claimant,
         agent_dirs: Sequence[Path],
         configuration: Configuration | None = None,
-        on_questions: Callable[[list[Json]], None] = lambda _questions: None,
+        on_questions: Callable[[Sequence[Json]], None] = lambda _questions: None,
         default_agent: str = "worker",
         max_active_runs: int = 50,
         entry_rate: float = 20.0,
@@ -274,7 +274,7 @@ class Supervisor:
             run_id=run.run_id,
             index=index,
             problem=run.problem,
-            questions=list(run.questions),
+            questions=run.questions,
             on_change=self._news.tell,
         )
         if type(key := index.get("idempotency_key")) is str:
