@@ -34,8 +34,9 @@ def live_to_the_end(home: Home, script: Path) -> None:
 
 def recovers_to_the_same(home: Home) -> bool:
     """Whether another daemon leaves everything as it is."""
-    before, shown = state_of(home), home.listed()
+    shown = home.listed()
     assert home.daemon.stop() == 0
+    before = state_of(home)
     home.start()
     assert home.when_ready()
     assert home.listed() == shown

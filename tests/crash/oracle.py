@@ -8,12 +8,14 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from onward.core.index import index_of
+from onward.processes.launcher_kernel import read_small
 from onward.store import disk, rundir
 from tests.crash.daemon import REQUESTS
 from tests.crash.harness import Home
@@ -172,14 +174,23 @@ def _request_problems(file: Path, script: Path, journal: Journal) -> Iterator[st
 
 
 def _leftovers(home: Home) -> Iterator[str]:
-    for path in sorted(home.runs.rglob("*")):
-        name = path.name
-        # A power cut may undo the removal of evidence, and of a run that has ended nobody looks at it again.
-        is_evidence = path.parent.name == "calls" and not home.noted
-        if name.endswith(".tmp") or name.startswith((".new-", ".gone-")) or is_evidence:
-            yield f"left over: {path.relative_to(home.path)}"
-    try:
-        until(lambda: not home.processes(), 5.0)
-    except AssertionError:
-        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in home.processes()]
-        yield f"processes are left: {commands}"
+    """What is still there after a moment: a run that has ended is let go right after it is shown so."""
+    for found in (leftover_files, leftover_commands):
+        try:
+            until(partial(_is_gone, found, home), 5.0)
+        except AssertionError:
+            yield f"left over: {found(home)}"
+
+
+def _is_gone(found: Callable[[Home], list[str]], home: Home) -> bool:
+    return not found(home)
+
+
+def leftover_files(home: Home) -> list[str]:
+    # A power cut may undo the removal of evidence, and of a run that has ended nobody looks at it again.
+    patterns = ["*.tmp", ".new-*", ".gone-*", *([] if home.noted else ["calls/*"])]
+    return [str(path.relative_to(home.path)) for pattern in patterns for path in home.runs.rglob(pattern)]
+
+
+def leftover_commands(home: Home) -> list[str]:
+    return [read_small(f"/proc/{pid}/cmdline").decode() for pid in home.processes()]

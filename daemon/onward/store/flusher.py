@@ -58,7 +58,8 @@ class Flusher:
 
     def ask_lazily(self, file: Flushable) -> None:
         """Flush `file` within `LAZY_S` seconds, unless somebody asks before. On the loop."""
-        self._lazy.setdefault(file, self._loop.time() + LAZY_S)
+        if file not in self._lazy:
+            self._lazy[file] = self._loop.time() + LAZY_S
         if self._timer is None:
             self._timer = self._loop.call_later(LAZY_S, self._lazy_due)
 
