@@ -139,14 +139,13 @@ async def come_back(root: Path, *, writing: bool) -> Json:
 
     async def enter(run_id: str) -> None:
         async with at_once:
-            index = await store.read_index(run_id)
-            live = LiveRun(await store.open(run_id), store, clock, lambda: None)
-            seq = index["journal"]["seq"] if index else None
+            run_log = await store.open(run_id)
+            live, beside = LiveRun(run_log, store, clock, lambda: None), run_log.beside
             if writing:
-                decided = await recover(live, store, spawner, claimant, seq)
+                decided = await recover(live, store, spawner, claimant, beside)
             else:
-                evidence = await gather(live.state, store, spawner)
-                loss = lost_records(live.state, await store.call_dirs(run_id), seq)
+                evidence = await gather(live.state, store, spawner, beside.call_dirs)
+                loss = lost_records(live.state, beside.call_dirs, beside.index_seq)
                 decided = plan(live.state, evidence, policy_for(live.state, claimant.boot_id), loss=loss)
             assert decided.verdict is Verdict.ENTER
             assert len(decided.settlements) == 2

@@ -27,11 +27,25 @@ class Listed:
     """The open questions of a run whose index is believed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What stood beside the journal when a run was opened.
+
+    `index_seq` is the seq that meta.json describes (None: there is no whole one), `call_dirs` the names in `calls/`.
+    """
+
+    index_seq: int | None
+    call_dirs: tuple[str, ...]
+
+
 class RunLog(Protocol):
     """One run, open for writing. Its state changes only by `append`, right after the record was written."""
 
     @property
     def state(self) -> RunState: ...
+
+    @property
+    def beside(self) -> Beside: ...
 
     @property
     def durable_seq(self) -> int:

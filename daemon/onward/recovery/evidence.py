@@ -1,5 +1,6 @@
 """Gathering what the world shows of the calls that a journal does not settle."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,14 +26,17 @@ _FOUND = {
 }
 
 
-async def gather(state: RunState, store: RunStore, spawner: ProcessSpawner) -> dict[str, Evidence]:
-    """Return the evidence of every unsettled call of the newest batch, by call id, for a recovery.
+async def gather(
+    state: RunState, store: RunStore, spawner: ProcessSpawner, call_dirs: Collection[str]
+) -> dict[str, Evidence]:
+    """Return the evidence of the unsettled calls of the newest batch that left any, by call id, for a recovery.
 
     What has not started by now never will, and what survives of a process tree whose launcher is lost is ended.
     """
-    if not _unsettled(state):
+    calls = [call for call in _unsettled(state) if call.call_id in call_dirs]
+    if not calls:
         return {}
-    calls_dir = store.call_dir(state.run_id, _unsettled(state)[0].call_id).parent
+    calls_dir = store.call_dir(state.run_id, calls[0].call_id).parent
     found = await anyio.to_thread.run_sync(partial(look_at_all, state, calls_dir, spawner, fence=True))
     for call_id, evidence in found.items():
         if evidence.found is Found.LOST:

@@ -18,7 +18,7 @@ from onward.core.state import RunState
 from onward.core.vocabulary import Needs, Source
 from onward.native.run import Recorder
 from onward.ports.process import EndedBy, ProcessSpawner
-from onward.ports.store import RunStore
+from onward.ports.store import Beside, RunStore
 from onward.recovery.evidence import gather
 
 
@@ -44,7 +44,7 @@ def policy_for(state: RunState, boot_id: str) -> Policy:
 
 
 async def recover(
-    recorder: Recorder, store: RunStore, spawner: ProcessSpawner, claimant: Claimant, index_seq: int | None
+    recorder: Recorder, store: RunStore, spawner: ProcessSpawner, claimant: Claimant, beside: Beside
 ) -> RecoveryPlan:
     """Plan, write what the plan says, and return it. After it the run is entered, ended or left.
 
@@ -55,8 +55,8 @@ async def recover(
     if state.cancel_by is not None:
         for call in state.open_calls:
             await spawner.end(store.call_dir(state.run_id, call.call_id), by=EndedBy.CANCEL)
-    evidence = await gather(state, store, spawner)
-    loss = lost_records(state, await store.call_dirs(state.run_id), index_seq)
+    evidence = await gather(state, store, spawner, beside.call_dirs)
+    loss = lost_records(state, beside.call_dirs, beside.index_seq)
     decided = plan(state, evidence, policy_for(state, claimant.boot_id), loss=loss)
     if decided.verdict is Verdict.LEAVE:
         return decided

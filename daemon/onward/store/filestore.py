@@ -88,7 +88,7 @@ class FileStore:
         size = replay.end + (1 if replay.add_newline else 0)
         journal = Journal(loaded.fd, self._flusher, name=run_id, seq=replay.state.seq, size=size)
         checkpoint = (replay.checkpoint_offset, replay.checkpoint_bytes)
-        return FileRunLog(self._fd, journal, replay.state, self._clock, checkpoint, self.secrets)
+        return FileRunLog(self._fd, journal, replay.state, self._clock, checkpoint, self.secrets, loaded.beside)
 
     async def read(self, run_id: str) -> Replay:
         return await anyio.to_thread.run_sync(rundir.read, self._fd, parse_run_id(run_id))
@@ -214,11 +214,8 @@ class FileStore:
             disk.flush_all(dir_fd, "birth.entry")
 
     def _call_dirs(self, run_id: str) -> list[str]:
-        try:
-            with disk.opened_dir(run_id, rundir.CALLS, dir_fd=self._fd) as calls_fd:
-                return sorted(os.listdir(calls_fd))
-        except NotFound:
-            return []
+        with disk.opened_dir(run_id, dir_fd=self._fd) as dir_fd:
+            return list(rundir.call_names(dir_fd))
 
     def _set_aside(self, run_id: str) -> None:
         try:

@@ -13,6 +13,7 @@ import orjson
 from onward.core.records import Json
 from onward.core.replay import NotAJournal, Replay, Replayer
 from onward.errors import NotFound, OnwardError, Unreadable
+from onward.ports.store import Beside
 from onward.store import disk
 
 JOURNAL = "journal.jsonl"
@@ -23,10 +24,11 @@ CALLS = "calls"
 
 @dataclass(slots=True)
 class Loaded:
-    """A run open for writing: the descriptor of its journal, and what it says."""
+    """A run open for writing: the descriptor of its journal, what it says, and what stands beside it."""
 
     fd: int
     replay: Replay
+    beside: Beside
 
 
 def read(runs_fd: int, run_id: str) -> Replay:
@@ -38,7 +40,7 @@ def read(runs_fd: int, run_id: str) -> Replay:
     with disk.opened_dir(run_id, dir_fd=runs_fd) as dir_fd:
         fd = _open_journal(dir_fd, os.O_RDONLY)
         try:
-            return _fold(dir_fd, fd, run_id)
+            return _fold(dir_fd, fd, run_id, _whole_index(dir_fd, run_id))
         finally:
             os.close(fd)
 
@@ -53,22 +55,40 @@ def load(runs_fd: int, run_id: str) -> Loaded:
     with disk.opened_dir(run_id, dir_fd=runs_fd) as dir_fd:
         fd = _open_journal(dir_fd, os.O_RDWR | os.O_APPEND)
         try:
-            replay = _fold(dir_fd, fd, run_id)
+            index = _whole_index(dir_fd, run_id)
+            replay = _fold(dir_fd, fd, run_id, index)
             _mend(dir_fd, fd, replay)
             disk.remove_leftovers(dir_fd)
             with suppress(OnwardError), disk.opened_dir(BLOBS, dir_fd=dir_fd) as blobs_fd:
                 disk.remove_leftovers(blobs_fd)
+            beside = Beside(index_seq=index["journal"]["seq"] if index else None, call_dirs=call_names(dir_fd))
         except BaseException:
             os.close(fd)
             raise
-        return Loaded(fd, replay)
+        return Loaded(fd, replay, beside)
 
 
 def read_index(runs_fd: int, run_id: str) -> Json | None:
     """Return meta.json when it is a whole object about this run, else None (it is a cache). Blocks."""
     try:
         with disk.opened_dir(run_id, dir_fd=runs_fd) as dir_fd:
-            index = _index(dir_fd)
+            return _whole_index(dir_fd, run_id)
+    except OnwardError:
+        return None
+
+
+def call_names(dir_fd: int) -> tuple[str, ...]:
+    """Return the names in `calls/` of a run's directory. Blocks."""
+    try:
+        with disk.opened_dir(CALLS, dir_fd=dir_fd) as calls_fd:
+            return tuple(sorted(os.listdir(calls_fd)))
+    except NotFound:
+        return ()
+
+
+def _whole_index(dir_fd: int, run_id: str) -> Json | None:
+    try:
+        index: Json = orjson.loads(disk.read_file(INDEX, dir_fd=dir_fd, limit=1024 * 1024))
         journal = index["journal"]
         whole = index["run_id"] == run_id and type(journal["seq"]) is int and type(journal["bytes"]) is int
         whole = whole and all(type(index[name]) is str for name in ("status", "task", "created_at"))
@@ -76,11 +96,6 @@ def read_index(runs_fd: int, run_id: str) -> Json | None:
     except (OnwardError, orjson.JSONDecodeError, KeyError, TypeError):
         return None
     return index if whole else None
-
-
-def _index(dir_fd: int) -> Json:
-    index: Json = orjson.loads(disk.read_file(INDEX, dir_fd=dir_fd, limit=1024 * 1024))
-    return index
 
 
 def read_sidecar(runs_fd: int, run_id: str, name: str, seq: int) -> list[Json] | None:
@@ -128,10 +143,10 @@ def _open_journal(dir_fd: int, flags: int) -> int:
         raise NotAJournal("journal.jsonl is missing") from None
 
 
-def _fold(dir_fd: int, fd: int, run_id: str) -> Replay:
+def _fold(dir_fd: int, fd: int, run_id: str, index: Json | None) -> Replay:
     load_blob: Callable[[str], bytes | None] = lambda sha: read_blob(dir_fd, sha)  # noqa: E731
     try:
-        replayer = _from_checkpoint(dir_fd, fd, load_blob) or Replayer(load_blob)
+        replayer = _from_checkpoint(fd, index, load_blob) or Replayer(load_blob)
         for line in disk.read_lines(fd, replayer.offset):
             replayer.feed(line)
     except OSError as error:
@@ -142,11 +157,8 @@ def _fold(dir_fd: int, fd: int, run_id: str) -> Replay:
     return replay
 
 
-def _from_checkpoint(dir_fd: int, fd: int, load_blob: Callable[[str], bytes | None]) -> Replayer | None:
-    try:
-        offset = _index(dir_fd)["journal"]["checkpoint_offset"]
-    except (OnwardError, orjson.JSONDecodeError, KeyError, TypeError):
-        return None
+def _from_checkpoint(fd: int, index: Json | None, load_blob: Callable[[str], bytes | None]) -> Replayer | None:
+    offset = index["journal"].get("checkpoint_offset") if index else None
     if type(offset) is not int or not 0 < offset < os.fstat(fd).st_size or os.pread(fd, 1, offset - 1) != b"\n":
         return None
     line = next(disk.read_lines(fd, offset), b"")

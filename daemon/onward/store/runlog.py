@@ -15,6 +15,7 @@ from onward.core.state import RunState
 from onward.core.times import stamp
 from onward.errors import InternalError, StoreError
 from onward.ports.clock import Clock
+from onward.ports.store import Beside
 from onward.store import disk, rundir
 from onward.store.journal import Journal
 
@@ -37,8 +38,10 @@ class FileRunLog:
         clock: Clock,
         checkpoint: tuple[int | None, int],
         secrets: KnownSecrets,
+        beside: Beside,
     ) -> None:
         self.state = state
+        self.beside = beside
         self._runs_fd = runs_fd
         self._journal = journal
         self._clock = clock

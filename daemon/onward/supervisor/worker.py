@@ -26,7 +26,7 @@ from onward.native.mcp.tools import mcp_tools
 from onward.native.run import NativeRun, RunPorts
 from onward.ports.clock import Clock
 from onward.ports.process import EndedBy, ProcessSpawner, Trace
-from onward.ports.store import RunStore
+from onward.ports.store import Beside, RunStore
 from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant, recover
 from onward.supervisor.entries import Entry, Loaded
@@ -98,7 +98,6 @@ class Worker:
                 return self._wake_in(entry)
 
     async def _open_and_work(self, entry: Entry, slot: Slot) -> None:
-        index = await self.store.read_index(entry.run_id)
         run_log = await self.store.open(entry.run_id)
         entry.problem = None
         live = LiveRun(run_log, self.store, self.clock, lambda: _changed(entry))
@@ -106,7 +105,7 @@ class Worker:
         entry.loaded = Loaded(live)
         entry.notify()
         try:
-            await self._enter(entry, live, slot, index["journal"]["seq"] if index else None)
+            await self._enter(entry, live, slot, run_log.beside)
         except Exception as error:
             if all(isinstance(cause, StoreError) for cause in _causes(error)):
                 raise
@@ -115,7 +114,7 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 await self._unload(entry, live)
 
-    async def _enter(self, entry: Entry, live: LiveRun, slot: Slot, index_seq: int | None) -> None:
+    async def _enter(self, entry: Entry, live: LiveRun, slot: Slot, beside: Beside) -> None:
         state = live.state
         if self.drain.on or not _may_enter(state, stamp(self.clock.now())):
             self.report.count(state, None)
@@ -123,9 +122,10 @@ class Worker:
         if state.cancel_by is None and not await self._has_workspace(entry, live):
             self.report.count(state, None)
             return
-        decided = await recover(live, self.store, self.spawner, self.claimant, index_seq)
+        decided = await recover(live, self.store, self.spawner, self.claimant, beside)
         self.report.count(state, decided)
-        await self.sweep(live)
+        if beside.call_dirs:
+            await self.sweep(live)
         if decided.verdict not in (Verdict.ENTER, Verdict.ASK) or self.drain.on:
             return
         if decided.revived is not None:

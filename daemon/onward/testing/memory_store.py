@@ -26,7 +26,7 @@ from onward.core.state import RunState
 from onward.core.times import stamp
 from onward.errors import Conflict, DiskFull, NotFound, StoreError
 from onward.ports.clock import Clock
-from onward.ports.store import Listed
+from onward.ports.store import Beside, Listed
 
 
 @dataclass(slots=True)
@@ -48,8 +48,9 @@ class StoredRun:
 class MemoryRunLog:
     """Implements `onward.ports.store.RunLog`."""
 
-    def __init__(self, store: "MemoryStore", run: StoredRun, state: RunState) -> None:
+    def __init__(self, store: "MemoryStore", run: StoredRun, state: RunState, beside: Beside) -> None:
         self.state = state
+        self.beside = beside
         self.on_durable: Callable[[int], None] | None = None
         self._store = store
         self._run = run
@@ -176,7 +177,10 @@ class MemoryStore:
         run = self._run(run_id)
         replay = await self.read(run_id)
         run.durable = len(run.lines)
-        run.log = MemoryRunLog(self, run, replay.state)
+        index = await self.read_index(run_id)
+        index_seq = index["journal"]["seq"] if index else None
+        beside = Beside(index_seq=index_seq, call_dirs=tuple(await self.call_dirs(run_id)))
+        run.log = MemoryRunLog(self, run, replay.state, beside)
         return run.log
 
     async def read(self, run_id: str) -> Replay:
