@@ -92,7 +92,9 @@ class Desk:
             index = self.supervisor._entries[self.run_id].shown()
             return index if all(index.get(name) == value for name, value in shown.items()) else None
 
-        return await eventually(reached)
+        shown_now = await eventually(reached)
+        assert shown_now is not None
+        return shown_now
 
     async def until_asked(self, which: str = "q1") -> Json:
         """Wait until the run rests and one question is open; returns it."""
@@ -103,7 +105,9 @@ class Desk:
             found = entry.open_questions() if rests else []
             return found[0] if [question["interaction_id"] for question in found] == [which] else None
 
-        return await eventually(asked)
+        question = await eventually(asked)
+        assert question is not None
+        return question
 
     async def records(self, *types: str) -> list[Json]:
         found = await self.store.records(self.run_id, after=0, limit=10_000)
