@@ -148,7 +148,15 @@ class Home:
         return daemon
 
     def request(self, method: str, path: str, body: Json | None = None, key: str | None = None) -> Json | None:
-        """Ask the daemon; None when nobody (or nobody any more) is there to answer."""
+        """Ask the daemon for what it does not refuse; None when nobody (or nobody any more) is there to answer."""
+        answer = self.ask(method, path, body, key)
+        if answer is None:
+            return None
+        assert answer[0] < 300, f"{method} {path} was answered with {answer[1]}"
+        return answer[1]
+
+    def ask(self, method: str, path: str, body: Json | None = None, key: str | None = None) -> tuple[int, Json] | None:
+        """Ask the daemon; returns the status and what it says."""
         headers = {"content-type": "application/json", "onward-request": "1"}
         if key:
             headers["idempotency-key"] = key
@@ -161,8 +169,7 @@ class Home:
             return None
         finally:
             connection.close()
-        assert answer.status < 300, f"{method} {path} was answered with {told}"
-        return dict(told)
+        return answer.status, dict(told)
 
     def when_ready(self) -> bool:
         """Wait until the daemon answers; False when it dies before."""

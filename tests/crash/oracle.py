@@ -26,7 +26,7 @@ from tests.support import until
 Json = dict[str, Any]
 
 _BUMPED = re.compile(r"echo ([\w.-]+) >> ")
-_COUNTS = {"ok": (1,), "not_started": (0,), "could not start": (0,), "interrupted": (0, 1)}
+_COUNTS = {"ok": (1,), "not_started": (0,), "denied": (0,), "could not start": (0,), "interrupted": (0, 1)}
 """How often an effect can have happened, by what the journal says of its call."""
 
 
@@ -109,8 +109,9 @@ def _revival_problems(journal: Journal) -> Iterator[str]:
 def _effect_problems(journal: Journal, happened: Counter[str]) -> Iterator[str]:
     """Compare the side effects with what the journal says; what is accounted for is taken out of `happened`."""
     settlements = journal.settlements()
+    edited = {done["call_id"]: done["arguments"] for done in journal.of("ToolCallStarted") if done.get("arguments")}
     for call_id, call in journal.calls().items():
-        for key in bumped(call):
+        for key in bumped({**call, "arguments": edited.get(call_id, call["arguments"])}):
             count, said = happened.pop(key, 0), _said(settlements[call_id])
             if count not in _COUNTS.get(said, ()):
                 yield f"the effect {key!r} of {call_id} happened {count} times, the journal says {said}"

@@ -28,7 +28,7 @@ class StartRun(BaseModel):
     """The agent definition; None: the configured default."""
     model: Annotated[str, Field(max_length=4096)] | None = None
     """`PROVIDER/MODEL` instead of the definition's."""
-    on_restart: Literal["resume", "stop"] | None = None
+    on_restart: Literal["resume", "ask", "stop"] | None = None
     """What happens after an interruption; None: as the definition says."""
     limits: dict[str, Any] = {}
     """Single limits of the definition, overridden."""

@@ -74,7 +74,7 @@ def run(
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow it: print its id.")] = False,
     model: Annotated[str | None, typer.Option("--model", help="PROVIDER/MODEL, or scripted/FILE.")] = None,
     on_restart: Annotated[
-        str | None, typer.Option("--on-restart", metavar="resume|stop", help="What happens after an interruption.")
+        str | None, typer.Option("--on-restart", metavar="resume|ask|stop", help="What happens after an interruption.")
     ] = None,
     max_cost_usd: Annotated[
         float | None, typer.Option("--max-cost-usd", min=0, metavar="X", help="US dollars, at most.")

@@ -109,9 +109,9 @@ class Control:
                     raise Conflict(winner(question))
                 await live.flush()
             else:
-                _must_live(live.state)
                 if question.closed is not None:
                     raise Conflict(_closed_as(question))
+                _must_live(live.state)
                 if question.kind == Kind.DAMAGE and value["decision"] == "go_on":
                     # First: who dies after the answer would find them again, and ask once more.
                     await self.store.set_call_dirs_aside(entry.run_id)
