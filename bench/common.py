@@ -90,9 +90,9 @@ def rss_kib(pid: int | str = "self") -> int:
 
 
 def growth(stamps: list[float]) -> float:
-    """Return how much more a step takes at 951-1,000 than at 1-50, by the times at which steps began."""
+    """Return how much more the last 50 steps take than the first 50, by the times at which steps began."""
     took = [after - before for before, after in pairwise(stamps)]
-    return statistics.median(took[949:999]) / statistics.median(took[:50])
+    return statistics.median(took[-51:-1]) / statistics.median(took[:50])
 
 
 def quiet() -> None:
