@@ -1,5 +1,5 @@
-"""A run of 3,000 turns: what a turn costs us at its end and at its beginning; apart from that, what an SDK takes to build
-a request, which grows with what was said.
+"""A run of 3,000 turns: what a turn costs us at its end and at its beginning; and apart from that, what an SDK takes to
+build a request, which grows with what was said.
 """
 
 import sys
