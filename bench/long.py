@@ -83,9 +83,9 @@ def building(turns: int) -> Json:
         "turns": turns,
         "view_ms": view,
         "anthropic_body_ms": milliseconds(lambda: anthropic_api.body_of(asked, "m", 1024)),
-        "anthropic_sdk_ms": milliseconds(lambda: first.messages.create(**bodies[0])),
+        "anthropic_sdk_ms": milliseconds(lambda: first.post("/v1/messages", cast_to=object, body=bodies[0])),
         "openai_body_ms": milliseconds(lambda: openai_api.body_of(asked, "m", 1024, is_own_server=True)),
-        "openai_sdk_ms": milliseconds(lambda: second.chat.completions.create(**bodies[1])),
+        "openai_sdk_ms": milliseconds(lambda: second.post("/chat/completions", cast_to=object, body=bodies[1])),
     }
 
 
