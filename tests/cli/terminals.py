@@ -38,6 +38,20 @@ class Terminal:
         self.type(f"{text}\n")
         return before
 
+    def interrupt(self) -> int:
+        """Press Ctrl-C until it is heard; returns the exit code.
+
+        CPython's readline can miss a signal that comes just before it waits for a key; a person presses again.
+        """
+        for _ in range(6):
+            self.type("\x03")
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                continue
+            break
+        return self.ended()
+
     def ended(self) -> int:
         """Read to the end; returns the exit code."""
         while True:
