@@ -41,7 +41,7 @@ def test_the_data_is_found_in_an_unpacked_wheel(wheel: Path, tmp_path: Path) -> 
         "print(shipped('config'), *load_agents([shipped('config') / 'agents'])[0])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.split() == [f"{tmp_path}/onward/_data/config", "rehearsal", "worker"]
+    assert done.stdout.split() == [f"{tmp_path}/onward/_data/config", "coder", "rehearsal", "worker"]
 
 
 def test_constraints_name_versions_and_nothing_of_a_machine() -> None:
