@@ -19,7 +19,7 @@ BODY = {"task": "t", "workspace": "/tmp"}
         ({**BODY, "task": ""}, "body.task"),
         ({**BODY, "task": 3}, "body.task"),
         ({**BODY, "workspace": "relative"}, "must be an absolute path"),
-        ({**BODY, "on_restart": "ask"}, "body.on_restart"),
+        ({**BODY, "on_restart": "later"}, "body.on_restart"),
         ({**BODY, "agent": "nobody"}, "there is no agent 'nobody'"),
         ([], "body"),
     ],
