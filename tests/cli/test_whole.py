@@ -42,6 +42,7 @@ def test_a_run_starts_the_daemon_it_needs_and_is_followed_to_its_end(instance: C
     assert (instance.home / "daemon.log").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_up_is_done_when_the_daemon_is_ready_and_down_when_it_is_gone(instance: Cli) -> None:
     assert "runs" in instance("up").stderr
     pid = daemon_pid(instance)

@@ -122,6 +122,7 @@ def test_a_message_id_stands_for_one_text_also_after_a_crash_and_an_ended_run_he
 # Pause and resume
 
 
+@pytest.mark.slow
 def test_a_run_paused_while_the_model_thinks_stays_paused_through_a_crash(instance: Instance) -> None:
     run_id = instance.start().run(SLOW_ANSWER)
     instance.until(lambda: asked(instance, run_id) == 1)
@@ -190,6 +191,7 @@ def left_running(instance: Instance) -> list[int]:
 SLEEPERS = "echo begun > begun; sleep 61 & (trap '' TERM; sleep 62) & setsid sleep 63 & sleep 60"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True], ids=["daemon lives", "daemon killed right after"])
 def test_a_cancel_ends_a_command_with_all_its_processes(instance: Instance, killed: bool) -> None:
     run_id = instance.start().run(shell(SLEEPERS), DONE)

@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from tests.e2e.instances import Instance, shell
 
 SEEN = [{"when": "it is done", "text": "saw the real result"}, {"text": "saw something else"}]
@@ -54,6 +56,7 @@ def test_a_second_signal_ends_a_drain_at_once(instance: Instance) -> None:
     assert instance.daemon.wait(30) == 1
 
 
+@pytest.mark.slow
 def test_asking_the_daemon_to_end_commands_too_journals_what_came_of_them(instance: Instance) -> None:
     run_id = instance.start().run(shell("echo some; sleep 60"), {"text": "seen"})
     instance.until_running(run_id)

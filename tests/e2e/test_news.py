@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+import pytest
+
 from tests.e2e.instances import Instance, shell
 
 Event = tuple[str, str, dict[str, str]]
@@ -34,6 +36,7 @@ def events(stream: BinaryIO) -> Iterator[Event]:
             fields = {}
 
 
+@pytest.mark.slow
 def test_every_change_of_a_run_is_told_and_another_life_says_so(instance: Instance) -> None:
     with news(instance.start()) as told:
         at, kind, _ = next(told)

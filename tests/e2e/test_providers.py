@@ -157,6 +157,7 @@ def test_the_worker_fixes_a_bug_and_commits(kind: str, worker: Instance, fake: F
     assert len(fake.requests) == len(turns) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "turn", "events"), some_slow(6, *STREAMS))
 def test_killed_in_the_middle_of_a_stream(
     kind: str, turn: int, events: int, worker: Instance, fake: FakeServer, model: CarefulModel
@@ -172,6 +173,7 @@ def test_killed_in_the_middle_of_a_stream(
     assert len(worker.records(run_id, "RunRevived")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "point"), some_slow(9, *POINTS))
 def test_killed_in_the_middle_of_a_batch(kind: str, point: str, worker: Instance, fake: FakeServer) -> None:
     """An answer that was not journaled, calls that are done and not journaled: found out, not done again."""
@@ -182,6 +184,7 @@ def test_killed_in_the_middle_of_a_batch(kind: str, point: str, worker: Instance
     check_done(worker, fake, run_id)
 
 
+@pytest.mark.slow
 def test_a_key_that_is_gone_parks_the_run_until_it_is_back(
     worker: Instance, fake: FakeServer, model: CarefulModel
 ) -> None:
@@ -211,6 +214,7 @@ def test_a_wrong_key_that_the_server_echoes_stands_nowhere(worker: Instance, fak
     assert found == []
 
 
+@pytest.mark.slow
 def test_without_a_name_the_journal_says_which_model_was_taken(worker: Instance, fake: FakeServer) -> None:
     started = worker.start(OPENAI_API_KEY="").post("/v1/runs", {"task": TASK, "workspace": str(worker.workspace)})
     run_id = started.body["run_id"]

@@ -100,6 +100,7 @@ def test_a_question_survives_kill_9_and_the_answers_lead_to_the_end(planner: Ins
         assert text in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True], ids=["at once", "after kill -9"])
 def test_of_two_answers_at_the_same_instant_one_wins_and_the_other_is_told(
     killed: bool, planner: Instance, cli: Cli

@@ -36,6 +36,7 @@ def test_a_server_killed_in_a_call_and_a_cancel_in_another(home: McpHome) -> Non
     assert any(b"mcp server stderr" in file.read_bytes() for file in home.path.glob("daemon.log"))
 
 
+@pytest.mark.slow
 def test_a_daemon_killed_in_a_call_leaves_it_unknown_and_no_server_behind(home: McpHome) -> None:
     (home.workspace / "stubborn").touch()
     home.define(own={"command": server_argv("plain", home.workspace)})
