@@ -17,6 +17,7 @@ from onward.core.step import End, Infer, Park, Rest, RunCalls, WaitForHuman, Wri
 from onward.core.vocabulary import Outcome, SettledBy
 from tests.core import journals as j
 from tests.core.journals import Json
+from tests.core.staged import ANSWERS, ASKED, BLOCKS, STAGED
 
 NOW, EARLIER, LATER = "2026-12-01T12:00:00Z", "2026-12-01T11:00:00Z", "2026-12-01T13:00:00Z"
 DURABLE = {
@@ -25,39 +26,6 @@ DURABLE = {
 }  # fmt: skip
 ENDED = ("completed", "failed", "cancelled")
 PROVIDER_IDS = ("call_1", "call_1", "", "../x", "t1c1", "toolu_9", "é", "x" * 80)
-BLOCKS: tuple[Json, ...] = (
-    j.text("words with é and 🍕"),
-    j.text(" "),
-    {"type": "thinking", "thinking": "hm", "signature": "sig"},
-    {"type": "thinking", "thinking": "unsigned"},
-    {"type": "redacted_thinking", "data": "x"},
-    {"type": "x_future"},
-)
-STAGED: Json = {
-    "tools": ["shell", "read_file", "ask_user", "finish"],
-    "permissions": {"shell": [{"prefix": "rm", "then": "deny"}, {"prefix": "git push", "then": "ask"}]},
-    "stages": [
-        {"name": "plan", "prompt": "Plan.", "checkpoint": ["approve", "sign"], "next": ["build"]},
-        {"name": "build", "checkpoint": ["approve"], "next": ["plan", "verify"], "max_visits": 3, "on_error": "verify"},
-        {"name": "verify", "prompt": "Verify.", "on_error": "build", "tools": ["read_file", "ask_user", "finish"]},
-    ],
-}
-ASKED: tuple[tuple[str, Json], ...] = (
-    ("shell", {"command": "git push"}),
-    ("shell", {"command": "rm x"}),
-    ("shell", {"command": "ls"}),
-    ("ask_user", {"question": "x?"}),
-    ("ask_user", {}),
-    ("transition", {"stage": "verify"}),
-    ("read_file", {"path": "x"}),
-    ("mcp__x", {}),
-)
-ANSWERS: tuple[Json, ...] = (
-    {"decision": "approve"},
-    {"decision": "edit", "text": "better"},
-    {"decision": "reject", "reason": "no"},
-    {"decision": "approve", "arguments": {"command": "git push --dry-run"}},
-)
 WEIGHTS = {
     "go_on": 40, "write": 2, "reply": 2, "expire": 1,
     "think": 4, "start": 5, "finish": 3, "boot": 4, "request": 1, "answer": 1, "say": 2, "fail": 1, "late": 1,

@@ -10,7 +10,7 @@ from onward.core.plan import Policy, Verdict, plan
 from onward.core.records import RunEnded
 from onward.core.stages import stages_of
 from onward.core.state import RunState
-from onward.core.step import End, Infer, RunCalls, WaitForHuman, Write, next_step
+from onward.core.step import End, Infer, WaitForHuman, Write, next_step
 from tests.core import journals as j
 from tests.core.journals import BOOT, Json, text
 
@@ -303,12 +303,3 @@ def test_what_is_ill_formed_in_a_pinned_definition_is_left_out() -> None:
     assert list(stages) == ["a"]
     assert stages["a"].max_visits is None
     assert stages_of({"stages": None}) == stages_of({}) == {}
-
-
-def test_a_tool_call_of_another_stage_starts_and_is_refused_there() -> None:
-    """It is not asked about: the loop answers it with an error."""
-    state = begun()
-    j.fold_all([j.turn(1, j.use("t1c1"), seen=state.seq), j.batch(1, "t1c1")], state)
-
-    assert isinstance(step_of(state), RunCalls)
-    assert not state.allows("shell")

@@ -167,3 +167,28 @@ def asked_at(
         if asked[point].decision not in ("approve", "edit"):
             return None, asked[point]
     return None, None
+
+
+def approved(edited: Interaction) -> MessageAdded:
+    """Return what the model is told of a result that a human changed."""
+    return _said(edited, f"Approved with changes. This counts:\n{edited_text(edited)}", Source.HUMAN)
+
+
+def not_approved(question: Interaction, edited: Interaction | None) -> MessageAdded:
+    """Return what the model is told of a result that was rejected, or that nobody decided on in time."""
+    changed = f"\nIt had been changed to:\n{edited_text(edited)}" if edited else ""
+    if question.answer is None:
+        return _said(question, f"Not approved, for nobody answered: {question.closed}{changed}", Source.SYSTEM)
+    reason = question.answer.get("reason") or "no reason given"
+    return _said(question, f"Rejected: {reason}{changed}", Source.HUMAN)
+
+
+def _said(question: Interaction, text: str, source: Source) -> MessageAdded:
+    """The id is that of the question, so that an answer is carried out once."""
+    by = question.answered_by or "daemon"
+    return MessageAdded(message_id=f"answer-{question.interaction_id}", source=source, content=text, by=by)
+
+
+def edited_text(question: Interaction) -> str:
+    """Return the result as a human changed it."""
+    return str((question.answer or {}).get("text", ""))

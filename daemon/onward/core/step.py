@@ -20,7 +20,18 @@ from onward.core.records import (
     RunEnded,
     RunPaused,
 )
-from onward.core.stages import Stage, Visit, asked_at, begun, failing, leaving, prompt_of
+from onward.core.stages import (
+    Stage,
+    Visit,
+    approved,
+    asked_at,
+    begun,
+    edited_text,
+    failing,
+    leaving,
+    not_approved,
+    prompt_of,
+)
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.times import parse_stamp, seconds_between, stamp
@@ -247,7 +258,7 @@ def _unsaid(state: RunState) -> tuple[Record, ...]:
     if visit is None or stage is None or visit.seq < state.turn_seq:
         return ()
     edited = _edit_of(state) if len(state.ledger.visits) > 1 else None
-    said = [prompt_of(stage, visit.visit), _approved(edited) if edited else None]
+    said = [prompt_of(stage, visit.visit), approved(edited) if edited else None]
     return tuple(message for message in said if message is not None and message.message_id not in state.messages)
 
 
@@ -258,7 +269,7 @@ def _stage_over(state: RunState, visit: Visit, stage: Stage, result: str, moves_
         words = f"This stage is done. Call transition with the next one: {', '.join(stage.next)}."
         return Write((MessageAdded(message_id=choose, source=Source.SYSTEM, content=words, by="stage"),))
     edited = _edit_of(state)
-    result = result if edited is None else _edit(edited)
+    result = result if edited is None else edited_text(edited)
     asked = _checkpoints(state)
     to_open, deciding = asked_at(visit, stage, asked, result, len(state.interactions))
     if to_open is not None:
@@ -266,11 +277,11 @@ def _stage_over(state: RunState, visit: Visit, stage: Stage, result: str, moves_
     if deciding is not None and deciding.is_open:
         return WaitForHuman((deciding.interaction_id,))
     if deciding is not None:
-        return Write((_not_approved(deciding, edited),))
+        return Write((not_approved(deciding, edited),))
     if target is None:
         return End(Status.COMPLETED, f"stage {visit.stage!r} is the last one", result)
     moved = leaving(state.agent, state.ledger, visit, target, result)
-    return Write((*moved, *([_approved(edited)] if edited and not isinstance(moved[-1], RunEnded) else [])))
+    return Write((*moved, *([approved(edited)] if edited and not isinstance(moved[-1], RunEnded) else [])))
 
 
 def _checkpoints(state: RunState) -> list[Interaction]:
@@ -281,25 +292,3 @@ def _checkpoints(state: RunState) -> list[Interaction]:
 def _edit_of(state: RunState) -> Interaction | None:
     """Return the question whose answer changed what the newest turn brought; the last one counts."""
     return next((q for q in reversed(_checkpoints(state)) if q.decision == "edit"), None)
-
-
-def _approved(edited: Interaction) -> MessageAdded:
-    return _said(edited, f"Approved with changes. This counts:\n{_edit(edited)}", Source.HUMAN)
-
-
-def _not_approved(question: Interaction, edited: Interaction | None) -> MessageAdded:
-    changed = f"\nIt had been changed to:\n{_edit(edited)}" if edited else ""
-    if question.answer is None:
-        return _said(question, f"Not approved, for nobody answered: {question.closed}{changed}", Source.SYSTEM)
-    reason = question.answer.get("reason") or "no reason given"
-    return _said(question, f"Rejected: {reason}{changed}", Source.HUMAN)
-
-
-def _said(question: Interaction, text: str, source: Source) -> MessageAdded:
-    """The id is that of the question, so that an answer is carried out once."""
-    by = question.answered_by or "daemon"
-    return MessageAdded(message_id=f"answer-{question.interaction_id}", source=source, content=text, by=by)
-
-
-def _edit(question: Interaction) -> str:
-    return str((question.answer or {}).get("text", ""))
