@@ -201,6 +201,8 @@ def settle(call: CallState, turn: Turn, evidence: Evidence, policy: Policy) -> T
 def _settled(call: CallState, outcome: Outcome, text: str, reason: str, evidence: Evidence) -> ToolCallDone:
     if partial := (evidence.facts or {}).get("output_so_far"):
         text = f"{text}\nWhat it had printed so far:\n{partial}"
+    if outcome is Outcome.INTERRUPTED and (file := (evidence.facts or {}).get("file")):
+        text = f"{text} {file}"
     if call.edited is not None:
         text = f"{text}\n{edit_of(call)}"
     return ToolCallDone(

@@ -1,5 +1,6 @@
 """Gathering what the world shows of the calls that a journal does not settle."""
 
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
@@ -11,11 +12,14 @@ from onward.core.conversation import CallState, edit_of
 from onward.core.plan import Evidence, Found, unbatched_calls
 from onward.core.state import RunState
 from onward.native.calls import done
+from onward.native.tools.file_evidence import file_evidence
 from onward.native.tools.process_result import result_of_exit
+from onward.native.tools.write_file import remove_leftover
 from onward.ports.process import CallTrace, ProcessSpawner, Trace
 from onward.ports.store import RunStore
 
 SO_FAR_BYTES = 4096
+FILE_TOOLS = ("write_file", "edit_file")
 
 _FOUND = {
     Trace.NONE: Found.NOTHING,
@@ -33,15 +37,29 @@ async def gather(
 
     What has not started by now never will, and what survives of a process tree whose launcher is lost is ended.
     """
+    files = [call for call in _unsettled(state) if call.started and call.name in FILE_TOOLS]
+    found = {call.call_id: await anyio.to_thread.run_sync(_look_at_file, state, call) for call in files}
     calls = [call for call in _unsettled(state) if call.call_id in call_dirs]
     if not calls:
-        return {}
+        return found
     calls_dir = store.call_dir(state.run_id, calls[0].call_id).parent
-    found = await anyio.to_thread.run_sync(partial(look_at_all, state, calls_dir, spawner, fence=True))
+    launched = await anyio.to_thread.run_sync(partial(look_at_all, state, calls_dir, spawner, fence=True))
+    found = launched | found
     for call_id, evidence in found.items():
         if evidence.found is Found.LOST:
             await spawner.adopt(calls_dir / call_id)
     return found
+
+
+def _look_at_file(state: RunState, call: CallState) -> Evidence:
+    """Say what an interrupted file call left behind, and remove its temporary file."""
+    arguments = call.edited if call.edited is not None else call.arguments
+    if not isinstance(arguments, dict):
+        return Evidence(found=Found.NOTHING)
+    workspace, home = Path(state.workspace), os.environ.get("HOME")
+    remove_leftover(str(arguments.get("path", "")), state.run_id, call.call_id, workspace, home)
+    said = file_evidence(call.name, arguments, workspace, home)
+    return Evidence(found=Found.NOTHING, facts={"file": said} if said else None)
 
 
 def look_at_all(state: RunState, calls_dir: Path, spawner: ProcessSpawner, *, fence: bool) -> dict[str, Evidence]:

@@ -2,10 +2,12 @@
 # ruff: noqa: D417  # the Args are what the model is told
 
 import os
+from contextlib import suppress
+from pathlib import Path
 
 from onward.core.vocabulary import Effect
 from onward.native.tools.definition import ToolError, tool
-from onward.native.tools.files import explained, held, located, open_regular, shown, write_durably
+from onward.native.tools.files import explained, held, located, open_regular, resolved, shown, write_durably
 from onward.ports.tool import ToolContext, ToolResult
 
 MAX_EDITED_BYTES = 64 << 20
@@ -55,9 +57,20 @@ def edit_file(
     return ToolResult(text=f"replaced {count} occurrence{'s' if count > 1 else ''} in {shown(path)}")
 
 
+def remove_leftover(path: str, run_id: str, call_id: str, workspace: Path, home: str | None = None) -> None:
+    """Remove the temporary file that an interrupted call left beside `path`, if there is one. Blocks."""
+    with suppress(OSError, ToolError, ValueError):
+        target = os.path.realpath(resolved(path, workspace, home))
+        os.unlink(os.path.join(os.path.dirname(target), _temp_name(run_id, call_id)))
+
+
 def temp_name(context: ToolContext) -> str:
     """Return the name under which a call prepares a file, beside it; a crash may leave it there."""
-    return f".onward-{context.run_id}-{context.call_id}.tmp"
+    return _temp_name(context.run_id, context.call_id)
+
+
+def _temp_name(run_id: str, call_id: str) -> str:
+    return f".onward-{run_id}-{call_id}.tmp"
 
 
 def replaced(before: bytes, old: bytes, new: bytes, *, every: bool) -> tuple[bytes, int]:
