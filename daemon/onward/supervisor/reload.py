@@ -12,7 +12,7 @@ from onward.supervisor.configuration import ConfigurationFiles
 log = structlog.get_logger()
 
 POLL_S = 5.0
-LOOK_AGAIN_MS = 60_000
+LOOK_AGAIN_MS = 10_000
 """A change that the kernel does not tell of (another machine's, on a network file system) is seen then."""
 STEP_MS = 200
 """How long the watching thread sleeps at a time, and so how long a daemon that stops waits for it at most."""
