@@ -377,7 +377,8 @@ class Supervisor:
             await self._clock.sleep(INDEX_EVERY_S)
             for entry in list(self._entries.values()):
                 loaded = entry.loaded
-                if loaded is None or not loaded.index_dirty:
+                # Of one that has ended the index comes after its evidence is removed: nobody looks behind it again.
+                if loaded is None or not loaded.index_dirty or loaded.live.state.status in TERMINAL:
                     continue
                 loaded.index_dirty = False
                 try:
