@@ -30,8 +30,9 @@ NOT_STARTED = (
 NO_OUTPUT = "(no output)"
 GO_ON = "Go on."
 
-_PROVIDER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_OWN_ID = re.compile(r"t[0-9]+c[0-9]+")
+_OTHERS_ID = re.compile(r"(?!t[0-9]+c[0-9]+\Z)[A-Za-z0-9_-]{1,64}")
+"""An id that every provider takes, and that is none of ours."""
+
 _THINKING = ("thinking", "redacted_thinking")
 
 
@@ -200,9 +201,7 @@ def _view_ids(calls: list[CallState], used_ids: set[str]) -> list[str]:
     """Return the id each call has in requests: the provider's where it is fit and new, else Onward's own."""
     ids: list[str] = []
     for call in calls:
-        own = call.provider_id
-        fit = _PROVIDER_ID.fullmatch(own) and (own == call.call_id or not _OWN_ID.fullmatch(own))
-        view_id = own if fit else call.call_id
+        view_id = call.provider_id if _OTHERS_ID.fullmatch(call.provider_id) else call.call_id
         if view_id in used_ids or view_id in ids:
             view_id = call.call_id
         while view_id in used_ids or view_id in ids:  # only in a damaged journal that holds a turn twice

@@ -27,6 +27,9 @@ from onward.store.pages import Pages
 from onward.store.runlog import FileRunLog
 
 LOCK = ".lock"
+READERS = 4
+"""Journals that are folded at once: the interpreter folds one at a time anyway, and each thread's heap holds memory."""
+
 _INSTANCE = re.compile("[0-9a-f]{32}")
 INSTANCE = ".instance"
 _BORN, _GONE = ".new-", ".gone-"
@@ -55,6 +58,7 @@ class FileStore:
         self._flusher = flusher
         self._facts = Facts(fd, flusher)
         self._pages = Pages()
+        self._readers = anyio.CapacityLimiter(READERS)
         self.instance = instance
         self.machine_id = machine_id
         self.runs_inode = os.fstat(fd).st_ino
@@ -81,7 +85,8 @@ class FileStore:
 
     async def open(self, run_id: str) -> FileRunLog:
         try:
-            loaded = await anyio.to_thread.run_sync(rundir.load, self._fd, parse_run_id(run_id))
+            load, known = rundir.load, parse_run_id(run_id)
+            loaded = await anyio.to_thread.run_sync(load, self._fd, known, limiter=self._readers)
         except OSError as error:
             raise disk.as_store_error(error, f"opening run {run_id}") from error
         replay = loaded.replay
@@ -91,7 +96,8 @@ class FileStore:
         return FileRunLog(self._fd, journal, replay.state, self._clock, checkpoint, self.secrets, loaded.beside)
 
     async def read(self, run_id: str) -> Replay:
-        return await anyio.to_thread.run_sync(rundir.read, self._fd, parse_run_id(run_id))
+        read, known = rundir.read, parse_run_id(run_id)
+        return await anyio.to_thread.run_sync(read, self._fd, known, limiter=self._readers)
 
     async def read_index(self, run_id: str) -> Json | None:
         return await anyio.to_thread.run_sync(rundir.read_index, self._fd, parse_run_id(run_id))
