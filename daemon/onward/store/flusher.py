@@ -40,6 +40,7 @@ class Flusher:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._collected: list[Flushable] = []
         self._asked: SimpleQueue[Flushable | None] = SimpleQueue()
         self._lazy: dict[Flushable, float] = {}  # when each is due, the first one first
         self._timer: asyncio.TimerHandle | None = None
@@ -54,7 +55,15 @@ class Flusher:
     def ask(self, file: Flushable) -> None:
         """Flush `file` as soon as possible. On the loop; once until its `flushed` was called."""
         self._lazy.pop(file, None)
-        self._asked.put(file)
+        if not self._collected:
+            self._loop.call_soon(self._hand_over)
+        self._collected.append(file)
+
+    def _hand_over(self) -> None:
+        """Wake threads when the loop has done what it had to do: each that wakes competes with it for the interpreter."""
+        for file in self._collected:
+            self._asked.put(file)
+        self._collected.clear()
 
     def ask_lazily(self, file: Flushable) -> None:
         """Flush `file` within `LAZY_S` seconds, unless somebody asks before. On the loop."""
@@ -67,6 +76,7 @@ class Flusher:
         """End the threads; nothing may be asked afterwards. Blocks for the flushes that run."""
         if self._timer is not None:
             self._timer.cancel()
+        self._hand_over()
         for _ in self._threads:
             self._asked.put(None)
         for thread in self._threads:
