@@ -60,7 +60,7 @@ class Flusher:
         self._collected.append(file)
 
     def _hand_over(self) -> None:
-        """Wake threads when the loop has done what it had to do: each that wakes competes with it for the interpreter."""
+        """Wake threads once the loop has done what was ready: each competes with it for the interpreter."""
         for file in self._collected:
             self._asked.put(file)
         self._collected.clear()
