@@ -16,7 +16,8 @@ from anyio.abc import TaskGroup
 from onward.core.records import MessageAdded, RunStarted
 from onward.core.vocabulary import Source
 from onward.native.models.scripted import ScriptedModel
-from onward.native.run import NativeRun, RunPorts
+from onward.native.ports import RunPorts
+from onward.native.run import NativeRun
 from onward.native.tools.registry import builtin_tools
 from onward.ports.model import Model
 from onward.supervisor.live import LiveRun

@@ -4,97 +4,40 @@
 between any two instructions; what it does next time follows from the journal alone.
 """
 
-import os
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
-from random import Random
-from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
 from onward.core import gates, retry, step
-from onward.core.conversation import NOT_STARTED, CallState, edit_of
+from onward.core.conversation import CallState
 from onward.core.records import (
     AssistantTurn,
     DaemonDraining,
     InferenceFailed,
     InferenceStarted,
     Json,
-    Record,
     RunEnded,
     RunParked,
     ToolBatch,
-    ToolCallDone,
     ToolCallStarted,
 )
 from onward.core.state import RunState
 from onward.core.status import Status
 from onward.core.text import clean_json, excerpt
 from onward.core.times import parse_stamp, stamp
-from onward.core.vocabulary import Outcome, SettledBy
-from onward.errors import StoreError
-from onward.native.calls import calls_in, done, given_up, refused, tool_environment
-from onward.native.tools.process_result import result_of_exit
+from onward.native.calls import calls_in
+from onward.native.ports import Recorder, RunPorts
+from onward.native.running import RunningCalls
 from onward.ports.clock import Clock
 from onward.ports.model import Model, ModelFailure, ModelRequest, ModelTurn
-from onward.ports.process import EndedBy, ProcessSpawner, Trace
-from onward.ports.store import RunStore
-from onward.ports.tool import Tool, ToolContext, ToolResult
+from onward.ports.process import EndedBy
 from onward.testing import faults
 
 WORKERS = 8
 RESULT_BYTES = 32 * 1024
 MESSAGE_BYTES = 2000
-END_GRACE_S = 10.0
-DRAIN_GRACE_S = 15.0
-"""Seconds that a call which may be given up still has when the run is drained."""
-
-
-class Recorder(Protocol):
-    """One run's journal, as the loop needs it: a full disk makes it wait, not fail."""
-
-    @property
-    def state(self) -> RunState: ...
-
-    async def append(self, *records: Record) -> None:
-        """Write and fold records; they become durable within 50 ms.
-
-        Raises:
-            StoreError: The journal is broken; open the run again.
-        """
-        ...
-
-    async def append_durably(self, *records: Record) -> None:
-        """Write and fold records, and wait until they are durable. Raises as `append`."""
-        ...
-
-    async def keep(self, data: bytes) -> str:
-        """Keep a large output durably; returns its sha-256. Raises as `append`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPorts:
-    """What a run needs from the world."""
-
-    store: RunStore
-    load_model: Callable[[str], Awaitable[Model]]
-    """Gives the model of a name; a ModelFailure counts like one of a request."""
-    tools: Mapping[str, Tool]
-    spawner: ProcessSpawner
-    clock: Clock
-    random: Random
-    idle: Callable[[], AbstractAsyncContextManager[None]]
-    """Entered while the run waits for a timer, so that another one can work."""
-    on_delta: Callable[[str], None] = lambda _text: None
-    """Is told the pieces of an answer as they come, for those who watch."""
-    orphan_grace_s: float = 600.0
-    may_expire: Callable[[], bool] = lambda: True
-    """Whether questions expire already: not while people could not answer them for a while."""
 
 
 class NativeRun:
@@ -104,17 +47,12 @@ class NativeRun:
         self._recorder = recorder
         self._ports = ports
         self._adopt = adopt
+        self._calls = RunningCalls(recorder, ports, self.wake)
         self._changed = anyio.Event()
         self._window_tokens: int | None = None
         self._draining = False
-        self._end_commands: EndedBy | None = None
         self._inference: anyio.CancelScope | None = None
-        self._process_scopes: dict[str, anyio.CancelScope] = {}
-        self._stoppable_scopes: dict[str, anyio.CancelScope] = {}
         self._tasks: TaskGroup | None = None
-        self._calls_dir = ports.store.call_dir(recorder.state.run_id, "t1c1").parent
-        self._workspace = Path(recorder.state.workspace)
-        self._env = tool_environment(os.environ, instance=ports.store.instance, run_id=recorder.state.run_id)
         self._active_base = recorder.state.totals.active_s
         self._active_since: float | None = ports.clock.monotonic()
 
@@ -135,9 +73,7 @@ class NativeRun:
         """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            for call in self.state.open_calls:
-                if call.call_id in self._adopt:
-                    tasks.start_soon(self._adopted, call)
+            self._calls.adopt(self._adopt, tasks)
             while await self._step():
                 pass
         # Here every call of this process has ended, or was left to the next daemon.
@@ -147,24 +83,20 @@ class NativeRun:
     def drain(self, *, leave_running: bool) -> None:
         """Stop at the next safe place: no new request or call; commands are left to the next daemon, or ended."""
         self._draining = True
-        self._stop_now(None if leave_running else EndedBy.STOP, commands=True)
+        self._calls.stop(None if leave_running else EndedBy.STOP)
+        self._drop_request()
 
     def obey(self) -> None:
         """Follow what was just journaled: a pause drops the request that is out, a cancel ends commands too."""
-        cancelled = self.state.cancel_by is not None
+        if self.state.cancel_by is not None:
+            self._calls.stop(EndedBy.CANCEL)
         if self._interrupted():
-            self._stop_now(EndedBy.CANCEL if cancelled else None, commands=cancelled)
+            self._drop_request()
         self.wake()
 
-    def _stop_now(self, by: EndedBy | None, *, commands: bool) -> None:
-        self._end_commands = by
+    def _drop_request(self) -> None:
         if self._inference is not None:
             self._inference.cancel()
-        if commands:
-            for scope in list(self._process_scopes.values()):
-                scope.cancel()
-            for scope in self._stoppable_scopes.values():
-                self._limit(scope)
         self.wake()
 
     def wake(self) -> None:
@@ -270,14 +202,10 @@ class NativeRun:
         return ModelRequest(
             system_prompt=str(state.agent.get("system_prompt", "")),
             messages=state.conversation.request(model.provider, model.name),
-            tools=[tool.spec for tool in self._tools_now().values()],
+            tools=[tool.spec for tool in self._calls.tools_now().values()],
             turns=state.turns,
             failures=state.failures,
         )
-
-    def _tools_now(self) -> dict[str, Tool]:
-        """The tools of the stage that the run is in."""
-        return {name: tool for name, tool in self._ports.tools.items() if self.state.allows(name)}
 
     async def _take(self, model: Model, answer: ModelTurn, seen: int) -> None:
         faults.hit("run.answered")
@@ -294,7 +222,7 @@ class NativeRun:
             model=model.name,
             active_s=self.active_s(),
         )
-        calls = calls_in(turn.content, turn.turn, self._tools_now())
+        calls = calls_in(turn.content, turn.turn, self._calls.tools_now())
         if not calls:
             await self._recorder.append_durably(turn)
             return
@@ -340,117 +268,7 @@ class NativeRun:
     def _start(self, call_ids: set[str]) -> None:
         if self._tasks is None:
             raise RuntimeError("drive() is not running")
-        for call in self.state.calls:
-            if call.call_id in call_ids:
-                self._tasks.start_soon(self._call, call)
-
-    async def _call(self, call: CallState) -> None:
-        """Run one call that was handed over, and journal its result at once."""
-        clock, began = self._ports.clock, self._ports.clock.monotonic()
-        if (error := refused(self.state, call, self._tools_now())) is not None:
-            await self._settle(done(call.call_id, error, duration_s=0.0, settled_by=SettledBy.POLICY))
-            return
-        tool = self._ports.tools[call.name]
-        try:
-            result = await (self._launched(tool, call) if tool.spec.runs_process else self._called(tool, call))
-        except (OSError, StoreError) as error:
-            text = f"[error] the call could not be started, so nothing was done: {error}"
-            result = ToolResult(text=text, outcome=Outcome.ERROR)
-        if result is None:
-            return
-        faults.hit("run.call_ended")
-        await self._finished(call, result, clock.monotonic() - began)
-
-    async def _called(self, tool: Tool, call: CallState) -> ToolResult | None:
-        """Run a call in this process. None: a drain did not wait for it, and the next daemon settles it."""
-        if not tool.spec.stoppable:
-            return await tool.call(*self._with(call))
-        result: ToolResult | None = None
-        with anyio.CancelScope() as scope:
-            self._stoppable_scopes[call.call_id] = scope
-            if self._draining or self.state.cancel_by is not None:
-                self._limit(scope)
-            result = await tool.call(*self._with(call))
-        del self._stoppable_scopes[call.call_id]
-        if result is None and self._end_commands is not None:
-            result = given_up(self._end_commands)
-        return result
-
-    def _limit(self, scope: anyio.CancelScope) -> None:
-        grace_s = 0.0 if self._end_commands is EndedBy.CANCEL else DRAIN_GRACE_S
-        scope.deadline = min(scope.deadline, anyio.current_time() + grace_s)
-
-    async def _launched(self, tool: Tool, call: CallState) -> ToolResult | None:
-        """Run a call under the launcher. None: the daemon is being drained and the command goes on without it."""
-        call_dir = await self._ports.store.make_call_dir(self.state.run_id, call.call_id)
-        result: ToolResult | None = None
-        with anyio.CancelScope() as scope:
-            self._process_scopes[call.call_id] = scope
-            if self._draining or self.state.cancel_by is not None:
-                scope.cancel()
-            result = await tool.call(*self._with(call))
-        self._process_scopes.pop(call.call_id, None)
-        if result is None and self._end_commands is not None:
-            result, _ = await self._ended(call_dir, self._end_commands)
-        return result
-
-    async def _adopted(self, call: CallState) -> None:
-        """Wait for the real result of a command that an earlier daemon started."""
-        call_dir = self._ports.store.call_dir(self.state.run_id, call.call_id)
-        result: ToolResult | None = None
-        duration_s = 0.0
-        with anyio.CancelScope() as scope:
-            self._process_scopes[call.call_id] = scope
-            result, duration_s = await self._real_result(call_dir)
-        self._process_scopes.pop(call.call_id, None)
-        if result is None:
-            if self._end_commands is None:
-                return
-            result, duration_s = await self._ended(call_dir, self._end_commands)
-        await self._finished(call, result, duration_s, reason="adopted")
-
-    async def _ended(self, call_dir: Path, by: EndedBy) -> tuple[ToolResult, float]:
-        spawner = self._ports.spawner
-        await spawner.end(call_dir, by=by, grace_s=END_GRACE_S)
-        if (await anyio.to_thread.run_sync(spawner.probe, call_dir)).trace is Trace.FENCED:
-            return ToolResult(text=NOT_STARTED, outcome=Outcome.NOT_STARTED, reason=f"not started ({by})"), 0.0
-        return await self._real_result(call_dir)
-
-    async def _real_result(self, call_dir: Path) -> tuple[ToolResult, float]:
-        spawner = self._ports.spawner
-        ended = await spawner.adopt(call_dir)
-        stdout, stderr = await anyio.to_thread.run_sync(spawner.outputs, call_dir)
-        return result_of_exit(ended, stdout, stderr), ended.duration_s if ended else 0.0
-
-    async def _finished(
-        self, call: CallState, result: ToolResult, duration_s: float, reason: str | None = None
-    ) -> None:
-        if call.edited is not None:
-            result = replace(result, text=excerpt(f"{edit_of(call)}\n{result.text}"))
-        blob = None
-        if result.full is not None:
-            blob = await self._recorder.keep(result.full)
-        await self._settle(done(call.call_id, result, duration_s=duration_s, reason=reason, output_blob=blob))
-
-    async def _settle(self, record: ToolCallDone) -> None:
-        await self._recorder.append(record)
-        self._changed.set()
-
-    def _with(self, call: CallState) -> tuple[ToolContext, dict[str, Any]]:
-        ports, run_id = self._ports, self.state.run_id
-        context = ToolContext(
-            run_id=run_id,
-            call_id=call.call_id,
-            workspace=self._workspace,
-            call_dir=self._calls_dir / call.call_id,
-            runs_lock=ports.store.lock_path,
-            spawner=ports.spawner,
-            env={**self._env, "ONWARD_CALL_ID": call.call_id},
-            deadline_s=self.state.limits.get("call_deadline_s"),
-            orphan_grace_s=ports.orphan_grace_s,
-        )
-        given = call.edited if call.edited is not None else call.arguments
-        return context, given if isinstance(given, dict) else {}
+        self._calls.start(call_ids, self._tasks)
 
     async def _write_draining(self) -> None:
         in_flight = [call.call_id for call in self.state.open_calls if call.started]

@@ -16,7 +16,7 @@ from onward.core.records import (
 )
 from onward.core.state import RunState
 from onward.core.vocabulary import Needs, Source
-from onward.native.run import Recorder
+from onward.native.ports import Recorder
 from onward.ports.process import EndedBy, ProcessSpawner
 from onward.ports.store import Beside, RunStore
 from onward.recovery.evidence import gather

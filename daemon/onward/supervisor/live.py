@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class LiveRun:
-    """Implements `onward.native.run.Recorder`: what a full disk does not take is kept here and written first.
+    """Implements `onward.native.ports.Recorder`: what a full disk does not take is kept here and written first.
 
     While it waits, the run takes no step and is shown as parked (`disk`), though no record can say so.
     """

@@ -23,7 +23,8 @@ from onward.core.vocabulary import Needs
 from onward.errors import NotFound, StoreError, Unreadable
 from onward.native.mcp.place import Place, Unavailable
 from onward.native.mcp.tools import mcp_tools
-from onward.native.run import NativeRun, RunPorts
+from onward.native.ports import RunPorts
+from onward.native.run import NativeRun
 from onward.ports.clock import Clock
 from onward.ports.process import EndedBy, ProcessSpawner, Trace
 from onward.ports.store import Beside, RunStore
