@@ -93,7 +93,7 @@ async def test_the_socket_goes_with_the_daemon(path: Path, operations: FakeOpera
 
 
 async def test_another_user_is_turned_away(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "peer_uid", lambda _: 4711)
+    monkeypatch.setattr(server, "peer", lambda _: (1, 4711))
     response = await served.client.get("/healthz")
     assert (response.status_code, response.json()["code"]) == (403, "refused")
 
@@ -101,7 +101,7 @@ async def test_another_user_is_turned_away(served: Served, monkeypatch: pytest.M
 async def test_the_user_who_asks_is_the_kernels_word(served: Served, operations: FakeOperations) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:
-        assert server.peer_uid(ours) == os.getuid()
+        assert server.peer(ours) == (os.getpid(), os.getuid())
     served.client.headers["onward-by"] = "root"
     run_id = await served.started()
     import pwd

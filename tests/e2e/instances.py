@@ -18,6 +18,7 @@ import anyio
 
 from onward.core.line import BadLine, decode
 from onward.processes import LauncherSpawner
+from tests.processes.delegated import within
 from tests.support import until
 
 Json = dict[str, Any]
@@ -64,6 +65,8 @@ class Instance:
     files: int | None = None
     """How many descriptors the daemon may have."""
     lock_check_s: float = 60.0
+    cgroup: Path | None = None
+    """The cgroup in which its daemon is started."""
     daemon: "subprocess.Popen[bytes] | None" = None
 
     def __post_init__(self) -> None:
@@ -78,9 +81,10 @@ class Instance:
         """Start a daemon, and do not wait for it."""
 
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
+        argv = [sys.executable, "-c", DAEMON, str(self.lock_check_s)]
         with self.log.open("ab") as log:
             daemon = subprocess.Popen(
-                [sys.executable, "-c", DAEMON, str(self.lock_check_s)],
+                argv if self.cgroup is None else within(self.cgroup, argv),
                 env={**kept, "ONWARD_HOME": str(self.home), "ONWARD_LOG__FORMAT": "json", **self.env, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

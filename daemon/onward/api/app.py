@@ -45,6 +45,7 @@ def make_app(
     shutdown: anyio.Event,
     allowed_hosts: frozenset[str] = LOCAL_HOSTS,
     heartbeat_s: float = HEARTBEAT_S,
+    is_in_a_call: Callable[[int], bool] = lambda _pid: False,
 ) -> FastAPI:
     """Return the ASGI application. Reads files: call it in a thread, or before the event loop runs.
 
@@ -53,6 +54,7 @@ def make_app(
         shutdown: Ends all event streams when it is set; the same event that `serve` gets.
         allowed_hosts: Host names (without port) that a request may be addressed to.
         heartbeat_s: Seconds between two comments on an event stream.
+        is_in_a_call: Says whether a process is a command of a run: it may change nothing. Called in a thread.
     """
     app = FastAPI(
         title="Onward",
@@ -62,7 +64,7 @@ def make_app(
         redirect_slashes=False,
         responses={"default": PROBLEM},
     )
-    app.add_middleware(Gate, allowed_hosts=allowed_hosts)
+    app.add_middleware(Gate, allowed_hosts=allowed_hosts, is_in_a_call=is_in_a_call)
     for kind in (OnwardError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer_problem)
     routers: tuple[Callable[[Operations], APIRouter], ...] = (

@@ -4,10 +4,13 @@ A web page that is open on the same machine can reach the daemon too (through `s
 its deputy. So the Host is one of a fixed list (name re-binding chooses the Host, and an Origin that only equals it
 proves nothing), an Origin must be that very host, and a change needs a media type and a header that no form can send
 and no foreign page may send without being asked first, which is refused.
+
+A command of a run that asks for a change, to answer its run's own question, say, is refused where it is recognised by
+its cgroup: a tripwire, not a wall, since what runs as our user can leave that group.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from anyio import to_thread
@@ -32,8 +35,15 @@ _SQUARE = bytes.maketrans(b"{}", b"[]")
 class Gate:
     """ASGI middleware that lets a request through or answers it with a problem; the body passes whole."""
 
-    def __init__(self, app: ASGIApp, *, allowed_hosts: frozenset[str] = LOCAL_HOSTS) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        allowed_hosts: frozenset[str] = LOCAL_HOSTS,
+        is_in_a_call: Callable[[int], bool] = lambda _pid: False,
+    ) -> None:
         self.app = app
+        self.is_in_a_call = is_in_a_call
         self.allowed_hosts = allowed_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,10 +55,16 @@ class Gate:
             if scope["method"] in _SAFE_METHODS:
                 return await self.app(scope, receive, send)
             check_change(headers)
+            await self._check_peer(scope)
             body = await _read_body(headers, receive)
         except OnwardError as error:
             return await problem(error)(scope, receive, send)
         return await self.app(scope, _replay(body, receive), send)
+
+    async def _check_peer(self, scope: Scope) -> None:
+        pid = scope.get("state", {}).get("peer_pid", 0)
+        if pid and await to_thread.run_sync(self.is_in_a_call, pid):
+            raise Refused(f"process {pid} belongs to a tool call: a command of a run may look, but change nothing here")
 
 
 def check_browser(headers: Headers, allowed_hosts: frozenset[str]) -> None:

@@ -83,10 +83,11 @@ def open_listener(path: Path) -> socket.socket:
     return listener
 
 
-def peer_uid(connection: Any) -> int:
-    """Return the user at the other end of a Unix socket, as the kernel knows it."""
+def peer(connection: Any) -> tuple[int, int]:
+    """Return pid and user at the other end of a Unix socket, as the kernel knows them; the pid may be gone by now."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return int(_UCRED.unpack(raw)[1])
+    pid, uid, _ = _UCRED.unpack(raw)
+    return int(pid), int(uid)
 
 
 def _make_directory(directory: Path) -> None:
@@ -146,13 +147,13 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        uid = peer_uid(transport.get_extra_info("socket"))
+        pid, uid = peer(transport.get_extra_info("socket"))
         if uid not in (0, os.geteuid()):
             self._turn_away(b"403 Forbidden", b'{"status":403,"code":"refused","detail":"this daemon is not yours"}')
         elif len(self.connections) > MAX_CONNECTIONS:
             self._turn_away(b"503 Service Unavailable", b'{"status":503,"code":"busy","detail":"too many connections"}')
         else:
-            self.app_state = {**self.app_state, "peer_uid": uid}
+            self.app_state = {**self.app_state, "peer_uid": uid, "peer_pid": pid}
             # As after a request: whoever says nothing does not keep a place for ever.
             self.timeout_keep_alive_task = self.loop.call_later(SILENCE_S, self.timeout_keep_alive_handler)
 

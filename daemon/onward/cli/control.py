@@ -168,6 +168,7 @@ def status(*, as_json: bool) -> int:
     out(f"daemon     {line(known['version'], 40)}, pid {known['pid']}, up {known['uptime_s']:.0f} s, at {client.path}")
     runs = ", ".join(f"{count} {line(name, 20)}" for name, count in sorted(known["runs"].items()))
     out(f"runs       {runs or 'none'}")
+    _show_isolation(known.get("isolation") or {})
     _show_config(known.get("config") or {})
     _show_recovery(known.get("recovery") or {})
     return 0
@@ -198,6 +199,17 @@ def _show_config(config: Json) -> None:
         out(f"           {paint(line(problem, 400), 'bad')}")
     if waits:
         out(f"           {paint(f'a restart is needed for {waits}', 'warn')}")
+
+
+def _show_isolation(isolation: Json) -> None:
+    if not isolation:
+        return
+    told = {"cgroups": "a cgroup for each call", "process-groups": "process groups, no cgroups"}
+    kind = told.get(isolation["kind"], line(isolation["kind"], 40))
+    out(f"isolation  {kind}: {line(isolation.get('reason'), 400)}")
+    if isolation.get("problem"):
+        out(f"           {paint(line(isolation['problem'], 1000), 'bad')}")
+        out(f"           {paint('-> ' + line(isolation.get('remedy'), 1000), 'bad')}")
 
 
 def _show_recovery(report: Json) -> None:

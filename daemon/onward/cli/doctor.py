@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from onward.cli import belongings, machine, neighbours
+from onward.cli import apart, belongings, machine, neighbours
 from onward.cli.client import find_socket
 from onward.cli.examination import Finding, Installation, Look
 from onward.cli.terminal import block, line, out, out_json, paint, say
@@ -18,6 +18,7 @@ LOOKS: Mapping[str, Look] = {
     "runs": belongings.runs_directory,
     "socket": neighbours.socket,
     "daemon": neighbours.daemon,
+    "isolation": apart.isolation,
     "providers": neighbours.providers,
     "programs": machine.programs,
     "files": machine.open_files,

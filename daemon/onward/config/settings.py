@@ -50,6 +50,11 @@ class DaemonSettings(BaseModel):
     """How many runs a second are entered when the daemon comes back."""
     orphan_grace_s: Seconds = 600.0
     """How many seconds a command goes on alone while no daemon runs, before it is ended."""
+    call_memory_mib: Annotated[int, Field(ge=0)] = 0
+    """MiB of memory that a command may use, 0: no limit. All its processes together in a unit with
+    `DelegateSubgroup=daemon`, else each of them."""
+    call_tasks: Annotated[int, Field(ge=0)] = 0
+    """How many processes and threads a command may have, 0: no limit. Only in a unit with `DelegateSubgroup=daemon`."""
     lock_wait_s: Seconds = 3.0
     """How many seconds a daemon waits for another one to let go of the runs."""
     allow_network_fs: bool = False

@@ -142,7 +142,8 @@ class Operations(Protocol):
     async def daemon(self) -> Json:
         """Return version, pid, instance, uptime_s, runs (count by status), ready, recovery (the report), limits.
 
-        `config` is what `reload` returns.
+        `config` is what `reload` returns; `isolation` says how commands are kept apart: kind (`cgroups` or
+        `process-groups`), reason, cgroup, limits_calls, and problem with remedy where something is wrong with it.
         """
         ...
 

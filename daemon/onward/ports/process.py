@@ -41,7 +41,8 @@ class CallExit:
     """How a launched command ended: the launcher's `exit` file.
 
     `code` is the exit status, or minus the signal number. `intact` says that the output files have the lengths
-    recorded here; `stdout_dropped` and `stderr_dropped` count the bytes of the middle that were not kept.
+    recorded here; `stdout_dropped` and `stderr_dropped` count the bytes of the middle that were not kept. `why` is a
+    reason for a `STOP` that no record holds: only the daemon that ended the call knows it.
     """
 
     code: int
@@ -50,6 +51,7 @@ class CallExit:
     intact: bool
     stdout_dropped: int = 0
     stderr_dropped: int = 0
+    why: str | None = None
 
 
 class Trace(StrEnum):

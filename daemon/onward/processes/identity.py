@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from onward.processes.launcher_cgroup import members
 from onward.processes.launcher_kernel import carries, parse_stat, read_small
 
 MARKERS = ("ONWARD_INSTANCE", "ONWARD_RUN_ID", "ONWARD_CALL_ID")
@@ -38,6 +39,12 @@ def marker_set(env: dict[str, str]) -> frozenset[bytes]:
     if not all(env.get(name) for name in MARKERS):
         return frozenset()
     return frozenset(os.fsencode(f"{name}={env[name]}") for name in MARKERS)
+
+
+def split_markers(markers: frozenset[bytes]) -> dict[str, str]:
+    """Return what `marker_set` was made of."""
+    pairs = (os.fsdecode(marker).partition("=") for marker in markers)
+    return {name: value for name, _, value in pairs}
 
 
 def parse_identity(data: bytes) -> Identity | None:
@@ -82,19 +89,26 @@ def pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino
 
 
-def same_process(identity: Identity) -> bool:
-    """Say whether the recorded process lives, seen from here; where its call has markers it must carry them too."""
+def same_process(identity: Identity, group: str | None = None) -> bool:
+    """Say whether the recorded process lives, seen from here.
+
+    Where its call has markers it must carry them, or be in the cgroup of the call: a file can name any process.
+    """
     return (
         not identity.fence
         and identity.pid > 1
         and identity.boot_id == boot_id()
         and identity.pid_ns == pid_namespace()
         and start_ticks(identity.pid) == identity.start_ticks
-        and (not identity.markers or carries(identity.pid, identity.markers))
+        and (
+            not identity.markers
+            or carries(identity.pid, identity.markers)
+            or (group is not None and identity.pid in members(group))
+        )
     )
 
 
-def open_process(identity: Identity) -> int | None:
+def open_process(identity: Identity, group: str | None = None) -> int | None:
     """Return a pidfd of the recorded process, None where that is gone or not visible from here.
 
     Looked at after the open: what is signalled through the descriptor is what was looked at, or nobody.
@@ -105,7 +119,7 @@ def open_process(identity: Identity) -> int | None:
         fd = os.pidfd_open(identity.pid)
     except OSError:
         return None
-    if same_process(identity):
+    if same_process(identity, group):
         return fd
     os.close(fd)
     return None

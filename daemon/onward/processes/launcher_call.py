@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from typing import Any
 
+    from onward.processes import launcher_cgroup as cgroup
     from onward.processes import launcher_command as command
     from onward.processes import launcher_kernel as kernel
     from onward.processes.launcher_kernel import fault
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
+    import launcher_cgroup as cgroup
     import launcher_command as command
     import launcher_kernel as kernel
     from launcher_kernel import fault
@@ -40,6 +42,8 @@ class Call:
         env = spec["env"]
         # All three or none: fewer would match the processes of other calls.
         self.markers = frozenset(n + b"=" + env[n] for n in names) if all(n in env for n in names) else frozenset()
+        # Not in specs of older daemons, nor where calls have no cgroups.
+        self.cgroup: str | None = f"{spec['cgroup']}/{cgroup.COMMAND}" if spec.get("cgroup") else None
         self.asked: str | None = None
         self.insisted = False
         self.ended_by = "itself"
@@ -119,7 +123,7 @@ class Call:
         fault("launcher.before_exec")
         self.began = time.monotonic()
         try:
-            self.command = os.fork()
+            self.command = cgroup.fork_into(self.cgroup) if self.cgroup else os.fork()
         except OSError as error:
             self.command, self.status = 0, 126 << 8
             self.outputs[1].add(f"onward: cannot start a process: {error.strerror}\n".encode())
@@ -137,6 +141,8 @@ class Call:
         if self.kill_at is not None or not all(output.at_end for output in self.outputs):
             # Who still holds a pipe has left the tree (handed to a server of its own, say): only markers find it.
             self.signal_tree(_signal.SIGKILL)
+        if self.cgroup:
+            cgroup.remove(self.cgroup)
 
     def drain(self) -> None:
         """Take what is in the pipes now; an endless writer outside of the tree cannot hold this up."""
@@ -197,7 +203,12 @@ class Call:
         self.signal_tree(_signal.SIGTERM, _signal.SIGCONT)
 
     def signal_tree(self, *signals: int) -> None:
-        for pid, ticks in kernel.process_tree(self.pid, self.markers).items():
+        found = kernel.process_tree(self.pid, self.markers)
+        if self.cgroup and _signal.SIGKILL in signals:
+            cgroup.kill(self.cgroup)  # whatever forks faster than it can be walked
+        elif self.cgroup:
+            found.update(kernel.identified(cgroup.members(self.cgroup)))
+        for pid, ticks in found.items():
             kernel.signal_process(pid, ticks, *signals)
 
     def pause(self, now: float) -> float:

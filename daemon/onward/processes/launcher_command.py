@@ -30,6 +30,8 @@ def become(spec: "dict[str, Any]", launcher: int, out: int, err: int) -> "NoRetu
         os.dup2(err, 2)
         os.umask(0o022)
         prefer_for_oom()
+        if data_bytes := spec.get("data_bytes"):
+            limit_data(data_bytes)
         where = spec["cwd"]
         os.chdir(where)
         where = spec["argv"][0]
@@ -50,6 +52,13 @@ def prefer_for_oom() -> None:
         os.close(fd)
     except OSError:
         pass
+
+
+def limit_data(size_bytes: int) -> None:
+    """Bound the memory of its own that this process can write to; what V8 and the JVM only reserve does not count."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (size_bytes, size_bytes))
 
 
 def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:

@@ -95,6 +95,12 @@ def process_table() -> "dict[int, tuple[int, int]]":
     return table
 
 
+def identified(pids: "list[int]") -> "dict[int, int]":
+    """Return the start ticks of those that live, by pid."""
+    stats = ((pid, parse_stat(read_small(f"/proc/{pid}/stat"))) for pid in pids)
+    return {pid: parsed[1] for pid, parsed in stats if parsed}
+
+
 def carries(pid: int, markers: "frozenset[bytes]") -> bool:
     """Say whether the environment that the process was started with holds all these `NAME=value` pairs."""
     environ = read_small(f"/proc/{pid}/environ")

@@ -1,35 +1,61 @@
 """The process spawner: every command runs under a launcher that outlives this daemon."""
 
-import json
-import marshal
+import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
+import structlog
 from anyio import to_thread
 
 from onward.ports.process import CallExit, CallTrace, EndedBy, LaunchSpec, Trace
 from onward.processes import evidence, tree
-from onward.processes.identity import MARKERS, Identity, marker_set, open_process
+from onward.processes import launcher_cgroup as cgroup
+from onward.processes.cgroups import CallGroups, Limits
+from onward.processes.crowd import Crowd, find_crowd
+from onward.processes.handover import encode, launcher_environment
+from onward.processes.identity import Identity, marker_set, open_process
 
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
 _POLL_S = 0.2
 _HANG_S = 10.0
 
+log = structlog.get_logger()
+
 
 class LauncherSpawner:
     """Runs commands under launchers. One per daemon; safe to use from many tasks."""
 
-    def __init__(self, *, launcher_python: str = sys.executable, grace_s: float = 5.0) -> None:
-        """Take the interpreter for launchers, and the seconds from TERM to KILL at a deadline and for what is left."""
+    def __init__(
+        self,
+        *,
+        launcher_python: str = sys.executable,
+        grace_s: float = 5.0,
+        groups: CallGroups | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Make a spawner.
+
+        Args:
+            launcher_python: The interpreter for launchers.
+            grace_s: Seconds from TERM to KILL at a deadline, and for what is left.
+            groups: The cgroups of calls; None: there are none, and processes are found by descent and by marker.
+            limits: What a call may use.
+        """
         self._python = launcher_python
         self._grace_s = grace_s
+        self._groups = groups
+        # Where the kernel does not hold the call as a whole to it, each process of it is.
+        limited = groups is not None and groups.limits_calls
+        self._data_bytes = 0 if limits is None or limited else limits.memory_bytes
         self._children: dict[int, _Child] = {}
+        self._running: dict[Path, frozenset[bytes]] = {}
+        self._crowds: dict[Path, str] = {}
 
     async def run(self, spec: LaunchSpec) -> CallExit | None:
         """Launch and wait for the end; None when the launcher was lost without an exit record (its tree is ended then).
@@ -40,8 +66,14 @@ class LauncherSpawner:
             OSError: Nothing was started and nothing will be: no launcher came to be, or the directory is fenced.
         """
         self._reap()
-        child = await to_thread.run_sync(self._launch, spec)
-        await self._wait_for_child(child)
+        try:
+            child = await to_thread.run_sync(self._launch, spec)
+        except OSError as error:
+            if error.errno != errno.EAGAIN or not await self._make_room():
+                raise
+            child = await to_thread.run_sync(self._launch, spec)
+        with self._noted(spec.call_dir, marker_set(spec.env)):
+            await self._wait_for_child(child)
         found = await self._when_free(spec.call_dir)
         if found.trace is Trace.NONE:
             # Between the launcher's end and this line nobody can have started it, but let nobody later either.
@@ -50,9 +82,7 @@ class LauncherSpawner:
             status = child.status or 0
             reason = os.strerror(status) if 0 < status < 255 else "it ended early"
             raise OSError(status, f"the launcher could not start the command: {reason}", str(spec.call_dir))
-        if found.exit is None:
-            await tree.end_call(marker_set(spec.env))
-        return found.exit
+        return await self._over(spec.call_dir, found, marker_set(spec.env))
 
     def probe(self, call_dir: Path) -> CallTrace:
         """Look at a call without changing anything; see `evidence.probe`."""
@@ -69,14 +99,15 @@ class LauncherSpawner:
         """
         identity = await to_thread.run_sync(evidence.read_identity, call_dir)
         if identity is not None:
-            async with _process(identity) as fd:
-                if fd is not None:
-                    await anyio.wait_readable(fd)
+            with self._noted(call_dir, identity.markers):
+                async with self._process(identity) as fd:
+                    if fd is not None:
+                        await anyio.wait_readable(fd)
         self._reap()
         found = await self._when_free(call_dir)
-        if found.trace is Trace.LOST and identity is not None:
-            await tree.end_call(identity.markers)
-        return found.exit
+        if identity is None:
+            return found.exit
+        return await self._over(call_dir, found, identity.markers)
 
     def outputs(self, call_dir: Path) -> tuple[bytes, bytes]:
         """Read the kept stdout and stderr of a call; see `evidence.outputs`."""
@@ -95,31 +126,96 @@ class LauncherSpawner:
         if found.trace is not Trace.ALIVE:
             return
         if identity is not None:
-            async with _process(identity) as fd:
+            async with self._process(identity) as fd:
                 if fd is not None:
                     await _insist(fd, signal.SIGUSR1 if by is EndedBy.CANCEL else signal.SIGTERM, grace_s)
             self._reap()
             if (await to_thread.run_sync(evidence.probe, call_dir)).trace is not Trace.EXITED:
-                await tree.end_call(identity.markers)
+                await tree.end_call(identity.markers, self._group(identity.markers))
         await self._when_free(call_dir)
 
     async def end_leftovers(self, instance: str, keep: frozenset[tuple[str, str]]) -> int:
         """End every process of this instance whose (run_id, call_id) is not in `keep`; see `tree.end_leftovers`."""
-        ended = await tree.end_leftovers(instance, keep, grace_s=self._grace_s)
+        groups = [] if self._groups is None else await to_thread.run_sync(self._groups.leftovers, instance, keep)
+        names = [str(group) for group in groups]
+        ended = await tree.end_leftovers(instance, keep, grace_s=self._grace_s, groups=names)
         self._reap()
+        for name in names:
+            await to_thread.run_sync(cgroup.remove, name)
         return ended
+
+    async def _over(self, call_dir: Path, found: CallTrace, markers: frozenset[bytes]) -> CallExit | None:
+        """Clear away what is left of a call that is over; return how it ended, and why where only we know that."""
+        group = self._group(markers)
+        if found.trace is Trace.LOST:
+            await tree.end_call(markers, group)
+        if group is not None:
+            await to_thread.run_sync(cgroup.remove, group)
+        crowd = self._crowds.pop(call_dir, None)
+        if found.exit is None or crowd is None or found.exit.ended_by is not EndedBy.STOP:
+            return found.exit
+        return replace(found.exit, why=crowd)
+
+    async def _make_room(self) -> bool:
+        """End the call with the most processes so that another can start; False where none has many."""
+        crowd = await to_thread.run_sync(find_crowd, dict(self._running), self._groups)
+        if crowd is None:
+            return False
+        log.error(
+            "call ended: no process could be started any more, and it had the most", tasks=crowd.tasks, **crowd.call
+        )
+        self._crowds[crowd.call_dir] = f"it had {crowd.tasks} processes and threads, and no other could be started"
+        await self._disperse(crowd)
+        return True
+
+    async def _disperse(self, crowd: Crowd) -> None:
+        """Let its launcher kill the command at once; that needs no process and no descriptor of ours."""
+        identity = await to_thread.run_sync(evidence.read_identity, crowd.call_dir)
+        if identity is None:
+            return
+        async with self._process(identity) as fd:
+            if fd is not None:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(fd, signal.SIGTERM)
+                    signal.pidfd_send_signal(fd, signal.SIGUSR2)
+                with anyio.move_on_after(_HANG_S):
+                    await anyio.wait_readable(fd)
+
+    @contextmanager
+    def _noted(self, call_dir: Path, markers: frozenset[bytes]) -> Iterator[None]:
+        """Keep a call among those that run while it is waited for."""
+        if markers:
+            self._running[call_dir] = markers
+        try:
+            yield
+        finally:
+            self._running.pop(call_dir, None)
+
+    def _group(self, markers: frozenset[bytes]) -> str | None:
+        group = None if self._groups is None else self._groups.of(markers)
+        return None if group is None else str(group)
+
+    @asynccontextmanager
+    async def _process(self, identity: Identity) -> AsyncIterator[int | None]:
+        fd = await to_thread.run_sync(open_process, identity, self._group(identity.markers))
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
 
     def _launch(self, spec: LaunchSpec) -> "_Child":
         """Start the launcher and hand it the spec. In a thread: the parent stands still until the exec."""
+        group = None if self._groups is None else self._groups.make(spec.env)
         # In memory and written before the start: never half there, and nothing of it is in a process list.
         handed = os.memfd_create("onward-launch", os.MFD_CLOEXEC)
         try:
-            os.write(handed, _encode(spec, self._grace_s))
+            os.write(handed, encode(spec, self._grace_s, group, self._data_bytes))
             os.lseek(handed, 0, os.SEEK_SET)
             pid = os.posix_spawn(
                 self._python,
                 [self._python, "-I", "-S", _LAUNCHER],
-                _launcher_environment(spec),
+                launcher_environment(spec),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, handed, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -131,6 +227,9 @@ class LauncherSpawner:
             os.close(handed)
         # Noted here, not by who waits: the wait may be cancelled, and the child must be reaped all the same.
         child = self._children[pid] = _Child(os.pidfd_open(pid))
+        if group is not None:
+            # The kernel takes 10 ms and more for this: from here they pass while the launcher's interpreter starts.
+            cgroup.move_to(str(group), pid)
         return child
 
     async def _wait_for_child(self, child: "_Child") -> None:
@@ -176,16 +275,6 @@ class _Child:
     status: int | None = None
 
 
-@asynccontextmanager
-async def _process(identity: Identity) -> AsyncIterator[int | None]:
-    fd = await to_thread.run_sync(open_process, identity)
-    try:
-        yield fd
-    finally:
-        if fd is not None:
-            os.close(fd)
-
-
 async def _insist(fd: int, first: signal.Signals, grace_s: float) -> None:
     """Ask, tell that the grace is over, then kill the launcher, and its command with it."""
     for number, timeout_s in ((first, grace_s), (signal.SIGUSR2, _HANG_S), (signal.SIGKILL, _HANG_S)):
@@ -194,33 +283,3 @@ async def _insist(fd: int, first: signal.Signals, grace_s: float) -> None:
         with anyio.move_on_after(timeout_s):
             await anyio.wait_readable(fd)
             return
-
-
-def _encode(spec: LaunchSpec, grace_s: float) -> bytes:
-    """Return the spec as the launcher reads it: bytes throughout, so its locale does not matter."""
-    about = {name: spec.env[name] for name in MARKERS if name in spec.env}
-    return marshal.dumps(
-        {
-            "argv": [os.fsencode(part) for part in spec.argv],
-            "cwd": os.fsencode(spec.cwd),
-            "env": {os.fsencode(name): os.fsencode(value) for name, value in spec.env.items()},
-            "call_dir": os.fsencode(os.path.abspath(spec.call_dir)),
-            "runs_lock": os.fsencode(os.path.abspath(spec.runs_lock)),
-            "deadline_s": spec.deadline_s,
-            "grace_s": grace_s,
-            "orphan_grace_s": spec.orphan_grace_s,
-            "head_bytes": spec.head_bytes,
-            "tail_bytes": spec.tail_bytes,
-            "about": json.dumps(about),
-        }
-    )
-
-
-def _launcher_environment(spec: LaunchSpec) -> dict[str, str]:
-    """Return the launcher's own small environment: the markers by which it is found, and its fault points in tests."""
-    env = {name: spec.env[name] for name in MARKERS if name in spec.env}
-    if "LD_LIBRARY_PATH" in os.environ:  # without it some interpreters do not start
-        env["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
-    if faults := os.environ.get("ONWARD_LAUNCHER_FAULT"):
-        env["ONWARD_FAULT"] = faults
-    return env

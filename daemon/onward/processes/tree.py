@@ -1,13 +1,17 @@
-"""Ending what earlier daemons of this instance left running: found by markers, checked again before each signal."""
+"""Ending what earlier daemons of this instance left running: found by markers and in the cgroups of their calls.
+
+Each is looked at again before it is signalled: a pid alone is nobody.
+"""
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import anyio
 from anyio import to_thread
 
+from onward.processes import launcher_cgroup as cgroup
 from onward.processes.identity import MARKERS
 from onward.processes.launcher_kernel import parse_stat, read_small
 
@@ -16,11 +20,14 @@ _ROUNDS = 20
 Wanted = Callable[[dict[bytes, bytes]], bool]
 
 
-async def end_leftovers(instance: str, keep: frozenset[tuple[str, str]], *, grace_s: float = 5.0) -> int:
+async def end_leftovers(
+    instance: str, keep: frozenset[tuple[str, str]], *, grace_s: float = 5.0, groups: Sequence[str] = ()
+) -> int:
     """End every process that carries this instance's marker and a run id, except those of the calls in `keep`.
 
     TERM first, KILL after `grace_s`. Launchers carry the markers of their call, so they are kept or ended with it, and
-    an ended one still records how. Never this process, one above it, or a process without our markers.
+    an ended one still records how. Never this process, one above it, or a stranger: a process without our markers that
+    is in none of `groups`, the cgroups of calls that are not kept.
 
     Returns:
         How many processes were signalled.
@@ -32,23 +39,26 @@ async def end_leftovers(instance: str, keep: frozenset[tuple[str, str]], *, grac
         run_id, call_id = env.get(b"ONWARD_RUN_ID"), env.get(b"ONWARD_CALL_ID", b"")
         return env.get(b"ONWARD_INSTANCE") == ours and run_id is not None and (run_id, call_id) not in kept
 
-    return await _end_all(wanted, grace_s)
+    return await _end_all(wanted, grace_s, groups)
 
 
-async def end_call(markers: frozenset[bytes]) -> int:
-    """KILL at once whatever carries all three markers of a call whose launcher is lost or hangs."""
+async def end_call(markers: frozenset[bytes], group: str | None = None) -> int:
+    """KILL at once what is left of a call whose launcher is lost or hangs: all in its cgroup or with its markers."""
+    if group is not None:
+        await to_thread.run_sync(cgroup.kill, group)
     if len(markers) < len(MARKERS):
         return 0
     expected = dict(marker.split(b"=", 1) for marker in markers)
     return await _end_all(lambda env: expected.items() <= env.items(), 0.0)
 
 
-async def _end_all(wanted: Wanted, grace_s: float) -> int:
+async def _end_all(wanted: Wanted, grace_s: float, groups: Sequence[str] = ()) -> int:
     """Signal in rounds until nobody is found: what forks while it is being ended is met in the next round."""
     ended: set[tuple[int, int]] = set()
     for number in range(_ROUNDS):
         number_sent = signal.SIGTERM if number == 0 and grace_s > 0 else signal.SIGKILL
-        found = await to_thread.run_sync(_signal_all, wanted, number_sent)
+        # In the second round commands alone are killed: their launchers write how they ended.
+        found = await to_thread.run_sync(_signal_all, wanted, number_sent, groups, number == 1)
         if not found:
             break
         ended.update(found)
@@ -56,23 +66,40 @@ async def _end_all(wanted: Wanted, grace_s: float) -> int:
     return len(ended)
 
 
-def _signal_all(wanted: Wanted, number: int) -> dict[tuple[int, int], int]:
-    """Signal all that are wanted; returns their pidfds by pid and start ticks."""
+def _signal_all(
+    wanted: Wanted, number: int, groups: Sequence[str], spare_launchers: bool
+) -> dict[tuple[int, int], int]:
+    """Signal all that are wanted or in one of the groups; returns their pidfds by pid and start ticks.
+
+    Launchers are spared where they are known by their group and somebody is still there for them to record.
+    """
     spared = _ourselves()
     found: dict[tuple[int, int], int] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) in spared or not wanted(_environment(int(name))):
+
+    def is_wanted(pid: int) -> bool:
+        return wanted(_environment(pid)) or any(pid in cgroup.members(group) for group in groups)
+
+    grouped = {pid for group in groups for pid in cgroup.members(group)}
+    for pid in sorted(grouped | {int(name) for name in os.listdir("/proc") if name.isdigit()}):
+        if pid in spared or not (pid in grouped or wanted(_environment(pid))):
             continue
         try:
-            fd = os.pidfd_open(int(name))
+            fd = os.pidfd_open(pid)
         except OSError:
             continue
         # Looked at again through the open descriptor's eyes: if the pid was used again since, the signal meets nobody.
-        parsed = parse_stat(read_small(f"/proc/{name}/stat"))
-        if parsed is None or not wanted(_environment(int(name))) or not _send(fd, number):
+        parsed = parse_stat(read_small(f"/proc/{pid}/stat"))
+        if parsed is None or not is_wanted(pid):
             os.close(fd)
             continue
-        found[int(name), parsed[1]] = fd
+        found[pid, parsed[1]] = fd
+    launchers = {pid for group in groups for pid in cgroup.leaders(group)} if spare_launchers else set()
+    for pid, ticks in list(found):
+        if pid not in launchers and not _send(found[pid, ticks], number):
+            os.close(found.pop((pid, ticks)))
+    if number == signal.SIGKILL:
+        for group in groups:
+            cgroup.kill(f"{group}/{cgroup.COMMAND}")
     return found
 
 

@@ -23,7 +23,9 @@ from onward.native.tools.registry import builtin_tools
 from onward.ports.clock import Clock
 from onward.ports.process import ProcessSpawner
 from onward.processes import LauncherSpawner
+from onward.processes.cgroups import Limits
 from onward.processes.identity import boot_id, start_ticks
+from onward.processes.isolation import PROCESS_GROUPS, Isolation, is_in_a_call, isolate
 from onward.recovery.recover import Claimant
 from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
@@ -34,6 +36,7 @@ from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.notify import Notifier
 from onward.supervisor.reload import watch_configuration
 from onward.supervisor.supervisor import Supervisor
+from onward.supervisor.threads import make_threads
 from onward.testing import faults
 
 log = structlog.get_logger()
@@ -48,7 +51,8 @@ class World:
 
     models: Callable[[Places, Clock], Models] | None = None
     """None: those that the settings name."""
-    spawner: ProcessSpawner = field(default_factory=LauncherSpawner)
+    spawner: ProcessSpawner | None = None
+    """None: launchers, in cgroups of their own where the service manager has delegated its own to this daemon."""
     boot_id: str = field(default_factory=boot_id)
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
 
@@ -79,6 +83,7 @@ def run_daemon(settings: Settings, world: World | None = None) -> int:
 async def _main(settings: Settings, world: World) -> int:
     places = settings.apply(find_places())
     clock = SystemClock()
+    await make_threads()
     holder = this_process(world.boot_id, start_ticks(os.getpid()) or 0)
     store = await open_store(
         places.runs_dir,
@@ -111,9 +116,10 @@ async def _main(settings: Settings, world: World) -> int:
 
         configuration = ConfigurationFiles(places, settings, use)
         notifier = Notifier(store, clock, settings.notify)
+        spawner, isolation = await anyio.to_thread.run_sync(_processes, settings, world)
         supervisor = Supervisor(
             store=store,
-            spawner=world.spawner,
+            spawner=spawner,
             tools=builtin_tools(),
             models=models,
             clock=clock,
@@ -125,6 +131,7 @@ async def _main(settings: Settings, world: World) -> int:
             max_active_runs=settings.daemon.max_active_runs,
             entry_rate=settings.daemon.entry_rate,
             orphan_grace_s=settings.daemon.orphan_grace_s,
+            isolation=isolation.to_json(),
         )
         began = {"version": __version__, "pid": holder.pid, "boot_id": holder.boot_id, "host": holder.host}
         await _note(store, type="DaemonStarted", **began)
@@ -138,6 +145,18 @@ async def _main(settings: Settings, world: World) -> int:
             await store.close()
     log.info("stopped")
     return 0
+
+
+def _processes(settings: Settings, world: World) -> tuple[ProcessSpawner, Isolation]:
+    """Return what starts commands, and how they are kept apart. Blocks."""
+    if world.spawner is not None:
+        return world.spawner, PROCESS_GROUPS
+    limits = Limits(memory_bytes=settings.daemon.call_memory_mib << 20, tasks=settings.daemon.call_tasks)
+    isolation = isolate(limits)
+    log.info("commands are kept apart", **isolation.to_json())
+    if isolation.problem is not None:
+        log.error("the next start of the daemon may fail", problem=isolation.problem, remedy=isolation.remedy)
+    return LauncherSpawner(groups=isolation.groups, limits=limits), isolation
 
 
 async def _note(store: FileStore, **fact: Any) -> None:
@@ -156,7 +175,7 @@ async def _live(
     notifier: Notifier,
 ) -> None:
     shutdown = anyio.Event()
-    app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown))
+    app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown, is_in_a_call=is_in_a_call))
     served = anyio.Event()
 
     def ready() -> None:

@@ -67,9 +67,11 @@ class Supervisor:
         max_active_runs: int = 50,
         entry_rate: float = 20.0,
         orphan_grace_s: float = 600.0,
+        isolation: Json | None = None,
     ) -> None:
         self._store = store
         self._spawner = spawner
+        self._isolation = isolation
         self._models = models
         self._clock = clock
         self._agent_dirs = tuple(agent_dirs)
@@ -255,6 +257,7 @@ class Supervisor:
             "draining": self._drain.on,
             "recovery": self._report.to_json(),
             "limits": {"max_active_runs": self._slots.number},
+            "isolation": self._isolation,
             "config": self._configuration.to_json(),
         }
 

@@ -10,6 +10,7 @@ import subprocess
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -79,7 +80,14 @@ async def _started(settings: ServerSettings, place: Place) -> Process:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-    return process  # noqa: RET504  # inside the scope mypy misses a return
+        await to_thread.run_sync(_prefer_for_oom, process.pid)
+    return process  # inside the scope mypy misses a return
+
+
+def _prefer_for_oom(pid: int) -> None:
+    """Make the server a better victim than the daemon when memory runs out, as commands are."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text("500")
 
 
 class Incoming:

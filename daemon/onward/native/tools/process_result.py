@@ -36,7 +36,7 @@ def result_of_exit(ended: CallExit | None, stdout: bytes, stderr: bytes) -> Tool
         return cut_off(Outcome.INTERRUPTED, _DAMAGED, stdout, stderr, notes=notes, evidence=evidence)
     if ended.ended_by is not EndedBy.ITSELF:
         outcome, why = _WHY_ENDED[ended.ended_by]
-        because = why.format(duration_s=ended.duration_s)
+        because = why.format(duration_s=ended.duration_s) if ended.why is None else f"it was ended: {ended.why}"
         return cut_off(outcome, because, stdout, stderr, notes=notes, evidence=evidence)
     if ended.code == 0:
         return _result(Outcome.OK, [_body(stdout, stderr), *notes], stdout, stderr)
