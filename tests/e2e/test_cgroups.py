@@ -41,6 +41,21 @@ def test_a_command_may_look_but_not_change(home: Instance) -> None:
     assert home.post("/v1/daemon/reload", {}).status == 200
 
 
+def test_a_command_that_was_started_without_a_group_is_adopted(home: Instance) -> None:
+    """As after an update from a version without cgroups, or when the unit was delegated none so far."""
+    home.cgroup, group = None, home.cgroup
+    home.start()
+    run_id = home.run(shell("while ! [ -e go ]; do sleep 0.02; done; echo went"), {"text": "Done.", "calls": []})
+    home.until_running(run_id)
+    home.kill()
+    home.cgroup = group
+    home.start()
+    (home.workspace / "go").touch()
+    home.until_status(run_id, "completed")
+    (done,) = home.records(run_id, "ToolCallDone")
+    assert (done["result"], done["reason"]) == ("went", "adopted")
+
+
 def test_a_command_outlives_the_daemon_in_its_group_and_is_adopted(home: Instance) -> None:
     assert home.cgroup is not None
     group = home.cgroup
@@ -49,7 +64,6 @@ def test_a_command_outlives_the_daemon_in_its_group_and_is_adopted(home: Instanc
     assert (isolation["kind"], isolation["cgroup"], isolation["problem"]) == ("cgroups", str(group), None)
     assert kernel.leaders(str(group)) == []
     assert home.pid in kernel.leaders(str(group / "daemon"))
-    (home.workspace / "go").unlink(missing_ok=True)
     run_id = home.run(shell("while ! [ -e go ]; do sleep 0.02; done; echo went"), {"text": "Done.", "calls": []})
     home.until_running(run_id)
     call = group / "calls" / f"{run_id}.t1c1"
