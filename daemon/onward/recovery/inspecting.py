@@ -61,10 +61,9 @@ def inspect_all(path: Target, max_revivals: int | None = None) -> list[Inspectio
     try:
         if _is_run(path):
             return [inspect(path, max_revivals)]
-        names = sorted(entry.name for entry in os.scandir(path) if is_run_id(entry.name))
+        return [inspect(os.path.join(path, name), max_revivals) for name in _runs_in(path)]
     except (OSError, ValueError):
         return [inspect(path, max_revivals)]
-    return [inspect(os.path.join(path, name), max_revivals) for name in names if _is_dir(os.path.join(path, name))]
 
 
 def run_path(path: Target) -> Path:
@@ -139,8 +138,11 @@ def _is_run(path: Target) -> bool:
     """Whether this is a run's own directory, rather than one that holds runs."""
     if os.path.lexists(os.path.join(path, rundir.JOURNAL)):
         return True
-    named = is_run_id(os.path.basename(os.path.abspath(path)))
-    return named and not any(is_run_id(entry.name) for entry in os.scandir(path) if entry.is_dir())
+    return is_run_id(os.path.basename(os.path.abspath(path))) and not _runs_in(path)
+
+
+def _runs_in(path: Target) -> list[str]:
+    return sorted(name for name in os.listdir(path) if is_run_id(name) and _is_dir(os.path.join(path, name)))
 
 
 def _name(path: object) -> str:

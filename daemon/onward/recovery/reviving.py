@@ -17,7 +17,7 @@ from onward.processes.identity import boot_id, start_ticks
 from onward.recovery.inspecting import Target, inspect, run_path
 from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_for_one_act
-from onward.store.lock import this_process
+from onward.store.lock import Holder, this_process
 
 
 def revive(
@@ -50,9 +50,12 @@ def revive(
         raise BadRequest(f"max_revivals is {max_revivals}; 0 refuses every revival, None allows any number")
     seen = inspect(target, max_revivals)
     if not seen.by_hand:
-        return Revival(ok=False, run_id=seen.run_id, reason=seen.reason, detail=seen.detail)
+        if inspect(target).by_hand:  # then it is the cap alone that stops a human
+            return _not(target, "revival-cap", f"at most {max_revivals} revivals are allowed")
+        return _not(target, seen.reason, seen.detail)
     try:
-        return anyio.run(_revive, run_path(target), max_revivals, by or _this_user())
+        holder = this_process(boot_id(), start_ticks(os.getpid()) or 0)
+        return anyio.run(_revive, holder, run_path(target), max_revivals, by or _this_user())
     except Refused as error:
         return _not(target, "live", str(error))
     except NotAJournal as error:
@@ -79,8 +82,7 @@ def _not(target: Target, reason: str, detail: str) -> Revival:
     return Revival(ok=False, run_id=os.path.basename(os.path.abspath(target)), reason=reason, detail=detail)
 
 
-async def _revive(path: Path, cap: int | None, by: str) -> Revival:
-    holder = this_process(boot_id(), start_ticks(os.getpid()) or 0)
+async def _revive(holder: Holder, path: Path, cap: int | None, by: str) -> Revival:
     store = await open_for_one_act(path.parent, SystemClock(), holder)
     try:
         return await _append(store, path.name, cap, by)
