@@ -24,10 +24,10 @@ from onward.ports.tool import ToolContext, ToolResult, ToolSpec
 from onward.processes import LauncherSpawner
 from onward.processes.identity import boot_id, start_ticks
 from onward.recovery.recover import Claimant
+from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
 from onward.supervisor import logs
-from onward.supervisor.clock import SystemClock
 from onward.supervisor.supervisor import Supervisor
 
 TOOL = "read_file"

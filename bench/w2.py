@@ -28,7 +28,7 @@ from onward.processes import LauncherSpawner
 from onward.processes.identity import boot_id
 from onward.recovery.evidence import gather
 from onward.recovery.recover import policy_for, recover
-from onward.supervisor.clock import SystemClock
+from onward.store.clock import SystemClock
 from onward.supervisor.live import LiveRun
 
 SIDE_BY_SIDE = 50

@@ -2,6 +2,7 @@
 
 import pytest
 
+from onward.core.records import RunEnded
 from onward.errors import BadRequest
 from onward.testing.fake_operations import FakeOperations
 from tests.api.serving import CHANGE, ENDED, Served
@@ -38,7 +39,27 @@ async def test_an_ended_run_takes_nothing_but_the_cancel_it_had(served: Served, 
         assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
 
 
-@pytest.mark.parametrize("verb", ["messages", "pause", "resume", "cancel"])
+async def test_a_revive_says_from_what_it_came_back_or_why_not(served: Served, operations: FakeOperations) -> None:
+    """What is at work stays as it is; what is over for good, or capped by who asks, is a conflict."""
+    failed, working, ended = [await served.started() for _ in range(3)]
+    operations.append(failed, RunEnded(status="failed", reason="no money"))
+    operations.append(ended, ENDED)
+
+    async def revive(run_id: str, **body: object) -> tuple[int, object]:
+        answer = await served.client.post(f"/v1/runs/{run_id}/revive", json=body, headers=CHANGE)
+        told = answer.json().get("revival") or {}
+        return answer.status_code, told.get("reason", answer.json().get("detail"))
+
+    capped, refused = await revive(failed, max_revivals=0)
+    assert (capped, "revival-cap" in str(refused)) == (409, True)
+    assert await revive(failed) == (200, "ended")
+    assert operations.runs[failed].status == "active"
+    assert await revive(working) == (200, "live")
+    assert (await revive(ended))[0] == 409
+    assert len(operations.journals[working]) == 1
+
+
+@pytest.mark.parametrize("verb", ["messages", "pause", "resume", "cancel", "revive"])
 @pytest.mark.parametrize("run_id", ["Ab1", "a%2fb", "..%2fx", "a%00b", "x" * 300, "worker-none"])
 async def test_an_act_on_no_run_reaches_nothing(verb: str, run_id: str, served: Served) -> None:
     body = {"text": "x"} if verb == "messages" else {}
@@ -55,6 +76,8 @@ async def test_an_act_on_no_run_reaches_nothing(verb: str, run_id: str, served: 
         ("messages", {"text": "x", "role": "system"}),
         ("pause", {"reason": "x" * 2001}),
         ("cancel", {"force": True}),
+        ("revive", {"max_revivals": -1}),
+        ("revive", {"max_revivals": "5"}),
         ("resume", {"add": {"turns": -1}}),
         ("resume", {"add": {"turns": "5"}}),
         ("resume", {"add": {"turns": True}}),
@@ -71,7 +94,7 @@ async def test_a_body_that_is_wrong_changes_nothing(
     assert len(operations.journals[run_id]) == 1
 
 
-@pytest.mark.parametrize("verb", ["messages", "pause", "resume", "cancel"])
+@pytest.mark.parametrize("verb", ["messages", "pause", "resume", "cancel", "revive"])
 async def test_a_page_cannot_act(verb: str, served: Served, operations: FakeOperations) -> None:
     run_id = await served.started()
     url = f"/v1/runs/{run_id}/{verb}"

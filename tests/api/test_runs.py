@@ -113,7 +113,7 @@ async def test_the_api_describes_itself_and_serves_no_pages_of_others(served: Se
     assert set(described["paths"]) == {
         "/v1/runs", "/v1/runs/{run_id}", "/v1/runs/{run_id}/records", "/v1/runs/{run_id}/events",
         "/v1/runs/{run_id}/messages", "/v1/runs/{run_id}/pause", "/v1/runs/{run_id}/resume",
-        "/v1/runs/{run_id}/cancel", "/v1/events", "/v1/agents",
+        "/v1/runs/{run_id}/cancel", "/v1/runs/{run_id}/revive", "/v1/events", "/v1/agents",
             "/v1/interactions", "/v1/interactions/{interaction_id}/answer",
         "/v1/daemon", "/v1/daemon/reload", "/v1/daemon/stop", "/healthz", "/readyz",
     }  # fmt: skip

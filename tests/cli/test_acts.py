@@ -56,6 +56,18 @@ def test_limits_are_raised_by_name(daemon: Daemon, cli: Cli) -> None:
     assert daemon.operations.runs[run].status == "active"
 
 
+def test_a_revive_says_what_it_did_and_may_be_repeated(daemon: Daemon, cli: Cli) -> None:
+    run, ended = daemon.start(), daemon.start()
+    daemon.append(run, RunEnded(status="failed", reason="no money"))
+    daemon.append(ended, COMPLETED)
+    first, again, over = cli("revive", run), cli("revive", run), cli("revive", ended)
+    assert (first.returncode, again.returncode, over.returncode) == (0, 0, 1)
+    assert "is revived (it was ended) and goes on" in first.stderr
+    assert "is at work already" in again.stderr
+    assert "is not revived: finished" in over.stderr
+    assert "Traceback" not in over.stderr
+
+
 def test_a_cancel_is_for_good(daemon: Daemon, cli: Cli) -> None:
     run, ended = daemon.start(), daemon.start()
     daemon.append(ended, COMPLETED)

@@ -256,7 +256,8 @@ def recovery_records(state: RunState, decided: RecoveryPlan, boot_id: str) -> li
     written: list[Record | None] = [decided.revived, *decided.settlements]
     records += [record.to_json() for record in written if record is not None]
     if decided.notice is not None:
-        records.append(j.said(decided.notice, f"revival-{state.revival_attempts + 1}", "revival"))
+        attempt = state.revival_attempts + (decided.revived is not None)
+        records.append(j.said(decided.notice, f"revival-{attempt}", "revival"))
     if decided.ended is not None:
         records.append(decided.ended.to_json())
     if decided.verdict == "ask" and not any(q.kind == "restart" for q in state.open_questions):

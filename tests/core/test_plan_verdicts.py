@@ -50,7 +50,7 @@ NOT_INTERRUPTED: list[tuple[str, list[Json], dict[str, Evidence]]] = [
     ("only waited for an adopted call", HANDED_OVER, {"t1c1": ALIVE}),
     ("resumed after a pause, not yet claimed", [j.control("RunPaused"), j.control("RunResumed")], {}),
     ("revived by a human after it failed", [j.ended("failed"), j.revived("manual")], {}),
-    ("revived by a human from quarantine", [j.control("RunQuarantined"), j.revived("manual")], {}),
+    ("revived from quarantine, at rest before", [j.draining(), j.control("RunQuarantined"), j.revived("manual")], {}),
 ]
 
 
@@ -62,6 +62,32 @@ def test_a_run_that_was_not_at_work_was_not_interrupted(records: list[Json], evi
     decided = plan(folded(*records), evidence, HERE)
 
     assert (decided.verdict, decided.revived, decided.notice) == ("enter", None, None)
+
+
+@pytest.mark.parametrize("aside", [j.control("RunQuarantined"), j.parked("damaged")])
+def test_a_run_that_was_put_aside_at_an_interruption_is_told_when_a_human_revives_it(aside: Json) -> None:
+    """Once: the revive is the revival, nothing is charged, and no other RunRevived is written."""
+    records = [*HANDED_OVER, j.done("t1c1"), j.inferring(), j.claimed("boot-2", 2), aside, j.revived("manual")]
+    decided = planned(*records, policy=REBOOTED)
+
+    assert (decided.verdict, decided.revived, decided.notice is None) == ("enter", None, False)
+    again = planned(*records, j.claimed("boot-2", 3), notice(), j.draining(), aside, j.revived("manual", 2))
+    assert again.notice is None
+
+
+@pytest.mark.parametrize("on_restart", ["resume", "ask", "stop"])
+def test_a_revive_by_hand_serves_the_next_entry_only(on_restart: str) -> None:
+    """Of an interrupted run: its calls are settled and it is told, uncharged; whoever dies in it then is charged."""
+    state = j.fold_all([j.started(on_restart=on_restart), j.claimed(), *HANDED_OVER, j.revived("manual")])
+    capped = Policy(boot_id=BOOT, max_revivals=0, max_stalled_revivals=0)
+    decided = plan(state, {"t1c1": LOST}, capped)
+    assert (decided.verdict, decided.revived, decided.notice is None) == ("enter", None, False)
+    assert len(decided.settlements) == 1
+    for begun in (j.claimed(epoch=2), j.inferring(), j.handed_over("t1c1")):
+        behind = j.fold_all([begun], j.copied(state))
+        revived = plan(behind, {"t1c1": LOST}, HERE).revived
+        assert revived is not None
+        assert (revived.charged, revived.attempt) == (True, 2)
 
 
 def test_a_run_that_holds_only_its_start_is_entered() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from onward.core.times import parse_stamp, stamp
 from onward.ports.clock import Clock
-from onward.supervisor.clock import SystemClock
+from onward.store.clock import SystemClock
 from onward.testing.clocks import FakeClock
 from tests.support import eventually
 

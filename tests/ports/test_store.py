@@ -13,9 +13,9 @@ from onward.core.records import RunStarted
 from onward.core.state import RunState
 from onward.errors import Conflict, DiskFull, NotFound, StoreError
 from onward.ports.store import RunLog, RunStore
+from onward.store.clock import SystemClock
 from onward.store.filestore import open_store
 from onward.store.lock import this_process
-from onward.supervisor.clock import SystemClock
 from onward.testing import faults
 from onward.testing.faults import FaultPlan
 from onward.testing.memory_store import MemoryStore

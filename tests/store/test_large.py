@@ -20,7 +20,7 @@ from pathlib import Path
 import anyio
 from onward.store.lock import this_process
 from onward.store.filestore import open_store
-from onward.supervisor.clock import SystemClock
+from onward.store.clock import SystemClock
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]), int(sys.argv[2])))
 
 async def main():

@@ -11,9 +11,9 @@ from typing import Any
 from onward.core.line import decode
 from onward.core.records import AssistantTurn, MessageAdded, RunStarted
 from onward.core.vocabulary import Source
+from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
-from onward.supervisor.clock import SystemClock
 from onward.testing import faults
 from onward.testing.faults import FaultPlan
 

@@ -1,4 +1,4 @@
-"""What people do to runs: messages, pause, resume, cancel. Each is durable when it is answered."""
+"""What people do to runs: messages, pause, resume, cancel, revive. Each is durable when it is answered."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Header
 from starlette.responses import Response
 
 from onward.api.answers import answer, principals
-from onward.api.requests import Key, Nothing, Pause, Resume, SendMessage, run_id_of
+from onward.api.requests import Key, Nothing, Pause, Resume, Revive, SendMessage, run_id_of
 from onward.core.ids import RunId
 from onward.ports.operations import Operations
 
@@ -39,5 +39,13 @@ def acts(operations: Operations) -> APIRouter:
     async def cancel(run_id: RunIdOf, body: Nothing, by: by_whom) -> Response:
         """End a run and its commands; a cancelled one stays as it is."""
         return answer(await operations.cancel(run_id, by=by))
+
+    @router.post("/revive")
+    async def revive(run_id: RunIdOf, body: Revive, by: by_whom) -> Response:
+        """Bring back a quarantined, failed, paused, parked, damaged or interrupted run; its counts begin anew.
+
+        `revival` says from what it came back; one that is at work stays as it is.
+        """
+        return answer(await operations.revive(run_id, by=by, max_revivals=body.max_revivals))
 
     return router

@@ -66,6 +66,15 @@ class Resume(BaseModel):
     """By how much which limits of the run are raised: `{"cost_usd": 5, "turns": 100}`."""
 
 
+class Revive(BaseModel):
+    """The body of `POST /v1/runs/{id}/revive`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    max_revivals: Annotated[int, Field(ge=0)] | None = None
+    """Refuse when it was revived so often already; None: never."""
+
+
 class Answer(BaseModel):
     """The body of `POST /v1/interactions/{id}/answer`."""
 

@@ -50,6 +50,23 @@ def resume(
 
 @app.command()
 @verb
+def revive(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="RUN|PATH", help="A run, or its directory.", show_default=False),
+    ],
+    max_revivals: Annotated[
+        int | None, typer.Option("--max-revivals", min=0, metavar="N", help="Not if it was revived so often already.")
+    ] = None,
+) -> int:
+    """Bring back a quarantined, failed, damaged or interrupted run, with a daemon or without."""
+    from onward.cli import acts
+
+    return acts.revive(target, max_revivals=max_revivals)
+
+
+@app.command()
+@verb
 def cancel(run: Run) -> int:
     """End a run and what it runs."""
     from onward.cli import acts

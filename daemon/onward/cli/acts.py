@@ -1,4 +1,4 @@
-"""What a person does to a run: send, pause, resume, cancel. Asked twice, each is done once and says so."""
+"""What a person does to a run: send, pause, resume, revive, cancel. Asked twice, each is done once and says so."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from onward.cli.client import Client
 from onward.cli.follow import ENDED
 from onward.cli.runs import resolve
 from onward.cli.terminal import line, say
-from onward.errors import BadRequest, Conflict
+from onward.errors import BadRequest, Conflict, Refused
 
 Json = dict[str, Any]
 
@@ -61,6 +61,28 @@ def resume(run: str, *, add: Json) -> int:
     said = "was not paused or parked" if before["status"] in ("active", "waiting") else "goes on"
     say(f"{run_id} {said}")
     return 0
+
+
+def revive(target: str, *, max_revivals: int | None) -> int:
+    """Bring a run back: through the daemon, or, when none runs, in its files for the next one."""
+    from onward.cli.inspection import find, is_path
+
+    client = Client()
+    if client.is_up() and not is_path(target):
+        run_id = resolve(client, target)
+        body: Json = {} if max_revivals is None else {"max_revivals": max_revivals}
+        revival = client.post(f"/v1/runs/{run_id}/revive", body, repeatable=True)["revival"]
+        said = f"is revived (it was {line(revival['reason'])}) and goes on" if revival["ok"] else "is at work already"
+        say(f"{run_id} {said}")
+        return 0
+    from onward.recovery import revive as revive_offline
+
+    done = revive_offline(find(target), max_revivals=max_revivals)
+    if done.ok:
+        say(f"{done.run_id} is revived (it was {done.reason}); it goes on when the daemon starts: onward up")
+        return 0
+    refused = f"{line(done.run_id)} is not revived: {done.reason} ({line(done.detail)})"
+    raise Refused(refused) if done.reason == "live" else Conflict(refused)
 
 
 def cancel(run: str) -> int:

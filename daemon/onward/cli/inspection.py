@@ -1,44 +1,45 @@
 """`onward inspect`: what recovery would do, read from the files alone."""
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
-from onward.cli.terminal import line, out_json, say, table
+from onward.cli.terminal import line, out, out_json, paint, say, table
 from onward.core.ids import is_run_id
+from onward.core.inspection import Inspection
 from onward.errors import BadRequest, NotFound
 
-_FIELDS = ("run_id", "revivable", "reason", "status", "turns", "detail")
+_HEADER = ("RUN", "GOES ON", "REASON", "STATUS", "TURNS", "REVIVED", "CALLS IN FLIGHT", "DETAIL")
+_LEGEND = "GOES ON: yes, when a daemon starts; by hand, with `onward revive RUN`; no, nothing is to be brought back."
 
 
 def inspect(target: str, *, max_revivals: int | None, as_json: bool) -> int:
     """Inspect a run directory, a directory of runs, or a run of this instance by its id or the beginning of it."""
-    from onward.recovery.inspect import inspect_path
+    from onward.recovery import inspect_all
 
-    found = inspect_path(_find(target), max_revivals)
+    path = find(target)
+    found = inspect_all(path, max_revivals)
     if as_json:
         for each in found:
-            out_json({name: getattr(each, name) for name in _FIELDS})
+            out_json(asdict(each))
+    elif len(found) == 1 and found[0].run_id == path.name:
+        _show(found[0])
     elif found:
-        header = ("RUN", "REVIVABLE", "REASON", "STATUS", "TURNS", "DETAIL")
-        rows = [
-            [
-                line(each.run_id, 64),
-                "yes" if each.revivable else "no",
-                line(each.reason, 24),
-                line(each.status or "-", 16),
-                line("-" if each.turns is None else each.turns, 8),
-                line(each.detail or "-"),
-            ]
-            for each in found
-        ]
-        table(header, rows, [["", "good" if each.revivable else "warn", *[""] * 4] for each in found])
+        rows = [_row(each) for each in found]
+        table(_HEADER, rows, [["", _tone(each), *[""] * 6] for each in found])
+        say(_LEGEND)
     else:
         say(f"there are no runs in {target}")
     return 0
 
 
-def _find(target: str) -> Path:
-    if os.path.lexists(target):
+def find(target: str) -> Path:
+    """Return the path that is meant: one that is there, or that of a run of this instance.
+
+    Raises:
+        NotFound, BadRequest: There is none, or there are several.
+    """
+    if is_path(target):
         return Path(os.path.abspath(target))
     if "/" in target or not is_run_id(target.ljust(3, "0")):
         raise NotFound(f"there is nothing at {target!r}")
@@ -54,9 +55,62 @@ def _find(target: str) -> Path:
     raise BadRequest(f"{target!r} is the beginning of {len(names)} runs:\n  " + "\n  ".join(names[:10]))
 
 
+def is_path(target: str) -> bool:
+    """Whether something of this name is there."""
+    return os.path.lexists(target)
+
+
 def _runs_dir() -> Path:
     from onward.config.places import find_places
     from onward.config.settings import load_settings
 
     places = find_places()
     return load_settings(places).apply(places).runs_dir
+
+
+def _row(found: Inspection) -> list[str]:
+    folded = bool(found.status)
+    return [
+        line(found.run_id, 64),
+        _goes_on(found),
+        line(found.reason, 24),
+        line(found.status or "-", 16),
+        str(found.turns) if folded else "-",
+        str(found.revivals) if folded else "-",
+        line(_calls(found), 60),
+        line(found.detail or "-"),
+    ]
+
+
+def _goes_on(found: Inspection) -> str:
+    return "yes" if found.revivable else "by hand" if found.by_hand else "no"
+
+
+def _tone(found: Inspection) -> str:
+    return "good" if found.revivable else "warn" if found.by_hand else "dim"
+
+
+def _calls(found: Inspection) -> str:
+    return ", ".join(f"{call_id} {outcome}" for call_id, outcome in found.calls.items()) or "-"
+
+
+def _show(found: Inspection) -> None:
+    """Show one run in full: what would become of it, and where its journal is bad."""
+    revive = f" (onward revive {line(found.run_id)})" if found.by_hand and not found.revivable else ""
+    facts = {
+        "run": line(found.run_id, 64),
+        "goes on": paint(_goes_on(found), _tone(found)) + revive,
+        "reason": line(found.reason),
+        "detail": line(found.detail, 400),
+        "status": line(found.status),
+        "turns": str(found.turns) if found.status else "",
+        "revived": f"{found.revivals} times since a human last did" if found.revivals else "",
+        "torn": line(f"the journal's end is torn, and would be set aside: {found.torn}") if found.torn else "",
+    }
+    for name, value in facts.items():
+        if value:
+            out(f"{name:<10} {value}")
+    for call_id, outcome in found.calls.items():
+        out(f"{'call':<10} {line(call_id, 20)} would be {line(outcome)}")
+    for place in found.damage:
+        out(f"{'damage':<10} {paint(line(f'at byte {place.offset}: {place.what}'), 'bad')}")

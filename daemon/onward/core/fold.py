@@ -15,7 +15,7 @@ from onward.core.records import FOLD_VERSION, SCHEMA, problem_with
 from onward.core.stages import Visit
 from onward.core.state import Damage, RunState
 from onward.core.status import TERMINAL
-from onward.core.vocabulary import SettledBy, Source
+from onward.core.vocabulary import Needs, SettledBy, Source
 from onward.errors import InternalError
 
 Line = dict[str, Any]
@@ -99,7 +99,7 @@ def _run_claimed(state: RunState, line: Line) -> None:
     for call in state.open_calls:
         if call.started and state.reruns(call):
             call.started = False
-    state.drained, state.in_flight = False, []
+    state.drained, state.in_flight, state.revived_by_hand = False, [], False
 
 
 def _run_revived(state: RunState, line: Line) -> None:
@@ -109,7 +109,9 @@ def _run_revived(state: RunState, line: Line) -> None:
     state.revival_attempts += 1
     state.totals.revivals += 1
     _stop_inferring(state)
+    state.revived_by_hand = manual
     if manual:
+        state.cooling = {}  # a human says: try now
         state.gap_since_turn = False  # a human saw the damage and chose to go on
         state.charged_revivals = state.stalled_revivals = 0
         if state.ledger.visits and state.ledger.visits[-1].to is None:
@@ -133,7 +135,7 @@ def _message_added(state: RunState, line: Line) -> None:
     state.messages[line["message_id"]] = text_mark(line["content"])
     state.conversation.add_message(line["seq"], line["content"])
     if line["source"] == Source.REVIVAL:
-        state.told = True
+        state.told, state.untold = True, False
 
 
 def _stop_inferring(state: RunState) -> None:
@@ -153,7 +155,7 @@ def text_mark(text: str) -> str:
 def _inference_started(state: RunState, line: Line) -> None:
     _stop_inferring(state)
     state.inferring, state.estimate = True, line.get("estimate")
-    state.drained = False
+    state.drained = state.revived_by_hand = False
     state.attempts += 1
     state.retry_at = None
     state.totals.active_s = line["active_s"]
@@ -189,7 +191,7 @@ def _assistant_turn(state: RunState, line: Line) -> None:
     )
     state.turns = max(state.turns, line["turn"])
     state.turn_seq = line["seq"]
-    state.inferring = state.told = state.rebooted = state.gap_since_turn = False
+    state.inferring = state.told = state.untold = state.rebooted = state.gap_since_turn = False
     state.attempts = state.failures = 0
     state.retry_at = None
     state.totals.tokens_in += _count(line["usage"].get("input_tokens"))
@@ -252,7 +254,7 @@ def _tool_call_started(state: RunState, line: Line) -> None:
     if call is None:
         raise BadRecord(f"ToolCallStarted names {line['call_id']!r}, which is not in the newest batch")
     call.started = True
-    state.drained = False
+    state.drained = state.revived_by_hand = False
     call.edited = line.get("arguments")
     call.boot_id = state.claim["boot_id"] if state.claim else None
 
@@ -275,6 +277,11 @@ def _run_paused(state: RunState, line: Line) -> None:
     state.reason, state.needs, state.retry_at = line["reason"], None, None
     state.drained = True
     _stop_inferring(state)
+
+
+def _run_quarantined(state: RunState, line: Line) -> None:
+    state.untold = state.untold or not (state.drained or state.told)
+    _run_paused(state, line)
 
 
 def _run_resumed(state: RunState, line: Line) -> None:
@@ -349,6 +356,8 @@ def _cancel_requested(state: RunState, line: Line) -> None:
 def _run_parked(state: RunState, line: Line) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason, state.needs, state.retry_at = line["reason"], line["needs"], line.get("retry_at")
+    if line["needs"] == Needs.DECISION:
+        state.untold = state.untold or not (state.drained or state.told)
     state.drained = True
     _stop_inferring(state)
 
@@ -398,7 +407,7 @@ _HANDLERS: dict[str, Callable[[RunState, Line], None]] = {
     "RunPaused": _run_paused,
     "RunResumed": _run_resumed,
     "RunParked": _run_parked,
-    "RunQuarantined": _run_paused,
+    "RunQuarantined": _run_quarantined,
     "DaemonDraining": _daemon_draining,
     "RunEnded": _run_ended,
     "Checkpoint": _checkpoint,

@@ -110,6 +110,16 @@ def visits_of(state: RunState) -> list[Json]:
     ]
 
 
+def sidecars_of(state: RunState) -> dict[str, list[Json]]:
+    """Return the lists that stand beside meta.json, those that list something."""
+    sidecars: dict[str, list[Json]] = {}
+    if state.interactions:
+        sidecars["interactions"] = questions_of(state)
+    if state.ledger.visits:
+        sidecars["stages"] = visits_of(state)
+    return sidecars
+
+
 def damaged_index(run_id: str, problem: str, stale: Json | None = None) -> Json:
     """Return what is shown of a run that cannot be folded: what its old index knew, and the reason."""
     known: dict[str, Any] = {name: value for name, value in (stale or {}).items() if name != "journal"}

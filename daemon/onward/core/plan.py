@@ -108,7 +108,7 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
         return _cancelled(state, evidence, policy)
     if state.status is not Status.ACTIVE:
         return RecoveryPlan(verdict=Verdict.LEAVE, reason=leave_reason(state))
-    if damaged := loss or (_damage_reason(state) if state.gap_since_turn else None):
+    if damaged := damage_of(state, loss):
         return RecoveryPlan(verdict=Verdict.PARK, reason=damaged, needs=Needs.DECISION)
     if ended := finished(state):
         return RecoveryPlan(verdict=Verdict.END, reason="finished", ended=ended)
@@ -118,6 +118,10 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
     if not _was_interrupted(state, adopt, interrupted):
         return RecoveryPlan(verdict=Verdict.ENTER, reason="continues", settlements=settlements, adopt=adopt)
     cause = cause_of(state, policy.boot_id)
+    notice = None if state.told else NOTICE + (NOTICE_REBOOT if cause is Cause.REBOOT or state.rebooted else "")
+    if state.revived_by_hand:
+        reason = "revived by hand"
+        return RecoveryPlan(verdict=Verdict.ENTER, reason=reason, settlements=settlements, notice=notice, adopt=adopt)
     charged = cause in (Cause.CRASH, Cause.REBOOT)
     if refusal := _refusal(state, policy, charged):
         return refusal
@@ -126,7 +130,7 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
         reason=f"interrupted by a {cause}",
         revived=RunRevived(attempt=state.revival_attempts + 1, cause=cause, charged=charged),
         settlements=settlements,
-        notice=None if state.told else NOTICE + (NOTICE_REBOOT if cause is Cause.REBOOT or state.rebooted else ""),
+        notice=notice,
         adopt=adopt,
     )
 
@@ -288,7 +292,7 @@ def _bound_calls(state: RunState) -> set[str]:
 
 def _was_interrupted(state: RunState, adopt: tuple[str, ...], interrupted: bool) -> bool:
     """A run that only waited (for a retry, or for calls that are adopted), or was drained between steps, was not."""
-    if interrupted:
+    if interrupted or (state.untold and state.revived_by_hand):
         return True
     if state.drained or adopt or state.claim is None:
         return False
@@ -306,6 +310,9 @@ def _refusal(state: RunState, policy: Policy, charged: bool) -> RecoveryPlan | N
     return None
 
 
-def _damage_reason(state: RunState) -> str:
+def damage_of(state: RunState, loss: str | None) -> str | None:
+    """Say what of the journal a human has to decide on; `loss` is what `lost_records` says."""
+    if loss is not None or not state.gap_since_turn:
+        return loss
     place = state.damage[-1]
     return f"the journal is damaged at byte {place.offset}, after the newest turn: {place.what}"

@@ -88,6 +88,10 @@ class RunState:
     stalled_revivals: int = 0
     rebooted: bool = False
     """The machine restarted under the working run, and the run has not thought since."""
+    revived_by_hand: bool = False
+    """A human revived it, and nothing has begun since: the next entry is that revival."""
+    untold: bool = False
+    """It was put aside at an interruption, before it could be told of it."""
     told: bool = False
     """A revival notice was added and the run has not thought since."""
 

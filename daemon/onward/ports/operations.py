@@ -91,6 +91,19 @@ class Operations(Protocol):
         """
         ...
 
+    async def revive(self, run_id: str, *, by: str, max_revivals: int | None = None) -> Json:
+        """Bring back a quarantined, failed, paused, parked, damaged or interrupted run; all its counts begin anew.
+
+        Durable when this returns. Returns the run and `revival` (`core.inspection.Revival`); of a run that is being
+        worked on, with `ok` false and the reason `live`. `max_revivals`: at most so many charged revivals so far.
+
+        Raises:
+            NotFound, Unreadable: As `get_run`.
+            Conflict: It cannot be revived, and why.
+            StoreError: The disk did not take it.
+        """
+        ...
+
     async def interactions(self, run_id: str | None = None) -> list[Json]:
         """Return the questions that wait for a human, of one run or of all, the oldest first.
 

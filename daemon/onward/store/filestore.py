@@ -269,6 +269,25 @@ async def open_store(
     return FileStore(path, *parts, clock, Flusher(asyncio.get_running_loop()), secrets or KnownSecrets())
 
 
+async def open_for_one_act(path: Path, clock: Clock, holder: lock.Holder) -> FileStore:
+    """Open a runs directory while no daemon works in it; it is made neither ready nor tidy, only locked, at once.
+
+    Raises:
+        Refused: A daemon holds it.
+        StoreError, NotFound: It cannot be written, or is not there.
+    """
+    try:
+        fd = await anyio.to_thread.run_sync(disk.open_dir, str(path))
+        try:
+            held = await anyio.to_thread.run_sync(lock.take, str(path / LOCK), holder, 0.0)
+        except BaseException:
+            os.close(fd)
+            raise
+    except OSError as error:
+        raise disk.as_store_error(error, f"the runs directory {str(path)!r} cannot be used") from error
+    return FileStore(path, fd, held, "", "", clock, Flusher(asyncio.get_running_loop()), KnownSecrets())
+
+
 def _prepare(
     path: Path, holder: lock.Holder, lock_wait_s: float, allow_network_fs: bool
 ) -> tuple[int, lock.RunsLock, str, str]:

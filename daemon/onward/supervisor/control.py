@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import orjson
 import structlog
 
 from onward.core.fold import NewerRecord, text_mark
+from onward.core.inspection import Revival, by_hand, revive_refused, revived
 from onward.core.interactions import Interaction, Kind, checked, winner
 from onward.core.permissions import grant_for
+from onward.core.plan import lost_records
 from onward.core.records import (
     CancelRequested,
     InteractionAnswered,
@@ -19,14 +21,13 @@ from onward.core.records import (
     RunEnded,
     RunPaused,
     RunResumed,
-    RunRevived,
     SettingsChanged,
 )
 from onward.core.replay import NotAJournal
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.text import clean
-from onward.core.vocabulary import Cause, Needs, Source
+from onward.core.vocabulary import Needs, Source
 from onward.errors import BadRequest, Conflict, NotFound, StoreError
 from onward.ports.clock import Clock
 from onward.ports.store import RunStore
@@ -83,6 +84,25 @@ class Control:
         if entry.loaded is None:
             self.enter(entry)
         return entry.shown()
+
+    async def revive(self, entry: Entry, *, by: str, max_revivals: int | None) -> Json:
+        told: list[Revival] = []
+
+        def decide() -> list[Record]:
+            told[:] = [_revival(live, entry, max_revivals)]
+            return by_hand(live.state, by) if told[0].ok else []
+
+        async with entry.saying, self._writing(entry) as live:
+            if _revival(live, entry, max_revivals).reason == "damaged":
+                # First: who dies after the record would find them again, and ask once more.
+                await self.store.set_call_dirs_aside(entry.run_id)
+            await live.act(decide)
+        (revival,) = told
+        if not revival.ok and revival.reason != "live":
+            raise Conflict(f"{entry.run_id} is not revived: {revival.reason} ({revival.detail})")
+        entry.failures = 0
+        self._enter_if_active(entry)
+        return {**entry.shown(), "revival": asdict(revival)}
 
     async def cancel(self, entry: Entry, *, by: str) -> Json:
         def decide() -> list[Record]:
@@ -172,6 +192,16 @@ async def _closed(entry: Entry, live: LiveRun) -> None:
         await live.close()
 
 
+def _revival(live: LiveRun, entry: Entry, cap: int | None) -> Revival:
+    """Return what a human's revive of the run would come to now. Behind a loaded run nothing is lost: it was opened."""
+    state, loaded = live.state, entry.loaded is not None
+    loss = None if loaded else lost_records(state, live.beside.call_dirs, live.beside.index_seq)
+    refused = revive_refused(state, loss=loss, live=loaded and state.status is Status.ACTIVE, cap=cap)
+    if refused is None:
+        return revived(state, loss=loss)
+    return Revival(ok=False, run_id=state.run_id, reason=refused.reason, detail=refused.detail)
+
+
 def _must_live(state: RunState) -> None:
     if state.status in TERMINAL or state.cancel_by is not None:
         raise Conflict(f"{state.run_id} is over ({state.status}: {state.reason or 'a cancel was asked'})")
@@ -195,8 +225,7 @@ def carried_out(state: RunState, question: Interaction, answer: Json, by: str) -
         grant = grant_for(question.ask["tool"], arguments)
         return [SettingsChanged(by=by, limits=state.limits, grants=[*state.grants, grant]), answered]
     if question.kind == Kind.DAMAGE and answer["decision"] == "go_on":
-        attempt = state.revival_attempts + 1
-        return [RunRevived(attempt=attempt, cause=Cause.MANUAL, charged=False, by=by), answered]
+        return [*by_hand(state, by), answered]
     if question.kind == Kind.DAMAGE:
         return [answered, RunEnded(status=Status.FAILED, reason=f"given up by {by} after damage", by=by)]
     return [answered]

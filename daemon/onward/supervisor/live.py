@@ -6,13 +6,13 @@ from typing import TypeVar
 import anyio
 import structlog
 
-from onward.core.index import index_of, questions_of, visits_of
+from onward.core.index import index_of, sidecars_of
 from onward.core.records import Json, Record
 from onward.core.state import RunState
 from onward.core.status import Status
 from onward.errors import DiskFull
 from onward.ports.clock import Clock
-from onward.ports.store import RunLog, RunStore
+from onward.ports.store import Beside, RunLog, RunStore
 
 FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 15.0
@@ -38,6 +38,10 @@ class LiveRun:
     @property
     def state(self) -> RunState:
         return self._log.state
+
+    @property
+    def beside(self) -> Beside:
+        return self._log.beside
 
     def index(self) -> Json:
         """Return the index. A run is not over, parked or paused before the record that says so is durable."""
@@ -95,12 +99,7 @@ class LiveRun:
     async def write_index(self) -> None:
         """Replace meta.json and, where there is something to list, the lists of questions and stage visits."""
         state = self.state
-        sidecars: dict[str, list[Json]] = {}
-        if state.interactions:
-            sidecars["interactions"] = questions_of(state)
-        if state.ledger.visits:
-            sidecars["stages"] = visits_of(state)
-        await self._log.write_index(index_of(state, stalled=self.stalled), sidecars)
+        await self._log.write_index(index_of(state, stalled=self.stalled), sidecars_of(state))
 
     async def close(self) -> None:
         await self._log.close()

@@ -27,10 +27,10 @@ from onward.processes.cgroups import Limits
 from onward.processes.identity import boot_id, start_ticks
 from onward.processes.isolation import PROCESS_GROUPS, Isolation, is_in_a_call, isolate
 from onward.recovery.recover import Claimant
+from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
 from onward.supervisor import logs
-from onward.supervisor.clock import SystemClock
 from onward.supervisor.configuration import ConfigurationFiles
 from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.notify import Notifier

@@ -211,6 +211,9 @@ class Supervisor:
     async def cancel(self, run_id: str, *, by: str) -> Json:
         return await self._control.cancel(self._entry(run_id), by=by)
 
+    async def revive(self, run_id: str, *, by: str, max_revivals: int | None = None) -> Json:
+        return await self._control.revive(self._entry(run_id), by=by, max_revivals=max_revivals)
+
     async def interactions(self, run_id: str | None = None) -> list[Json]:
         entries = self._entries.values() if run_id is None else [self._entry(run_id)]
         questions = [question for entry in entries for question in entry.open_questions()]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import asdict
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ import orjson
 from onward.core import fold
 from onward.core.ids import make_run_id
 from onward.core.index import index_of, questions_of, view_of
+from onward.core.inspection import Revival, by_hand, revive_refused, revived
 from onward.core.interactions import checked, winner
 from onward.core.records import (
     InteractionAnswered,
@@ -127,6 +129,17 @@ class FakeOperations:
         if run.status is not Status.ACTIVE:
             self.append(run_id, RunResumed(by=by, reason="asked"))
         return index_of(run)
+
+    async def revive(self, run_id: str, *, by: str, max_revivals: int | None = None) -> Json:
+        state = self._run(run_id)
+        if refused := revive_refused(state, loss=None, live=False, cap=max_revivals):
+            raise Conflict(f"{run_id} is not revived: {refused.reason} ({refused.detail})")
+        told = Revival(ok=False, run_id=run_id, reason="live")
+        if state.status is not Status.ACTIVE:
+            told = revived(state, loss=None)
+            for record in by_hand(state, by):
+                self.append(run_id, record)
+        return {**index_of(self.runs[run_id]), "revival": asdict(told)}
 
     async def cancel(self, run_id: str, *, by: str) -> Json:
         run = self._run(run_id)

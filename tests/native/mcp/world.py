@@ -14,7 +14,7 @@ from onward.native.mcp.place import Place
 from onward.native.mcp.tools import mcp_tools
 from onward.ports.tool import Tool, ToolContext, ToolResult
 from onward.processes import LauncherSpawner
-from onward.supervisor.clock import SystemClock
+from onward.store.clock import SystemClock
 
 ROOT = Path(__file__).parents[3]
 RUN_ID = "worker-01890000-00000000"
