@@ -142,7 +142,27 @@ class Operations(Protocol):
     async def daemon(self) -> Json:
         """Return version, pid, instance, uptime_s, runs (count by status), ready, recovery (the report), limits.
 
-        `config` is what `reload` returns.
+        `config` is what `reload` returns; `hold` says whether runs are held (`on`), why (`reasons`, by a word), and how
+        many (`runs`).
+        """
+        ...
+
+    async def hold(self, *, by: str, reason: str = "") -> Json:
+        """Enter no run any more, over restarts too, until `release`; those at work go on until they rest.
+
+        Durable when it returns. Idempotent. Returns what `daemon` does.
+
+        Raises:
+            StoreError: The disk did not take it.
+        """
+        ...
+
+    async def release(self, run_id: str | None = None, *, by: str) -> Json:
+        """Let one held run go on here, or all; durable when it returns. Idempotent. Returns what `daemon` does.
+
+        Raises:
+            NotFound: There is no such run.
+            StoreError: The disk did not take it; what was held still is.
         """
         ...
 

@@ -355,8 +355,7 @@ class Supervisor:
 
     async def _found(self, run: Listed) -> None:
         suspended = self._log.facts.suspended.get(run.run_id)
-        unread = run.problem or suspended
-        known = run.index or run.stale_index or (None if unread else await self._as_started(run.run_id))
+        known = run.index or run.stale_index or (None if run.problem else await self._as_started(run.run_id))
         index = known or {"run_id": run.run_id, "status": Status.ACTIVE}
         index.pop("journal", None)  # where the file stood when it was written: nothing to be shown
         entry = self._entries[run.run_id] = Entry(
