@@ -119,3 +119,15 @@ async def test_agents_and_a_reload_are_what_the_daemon_says(served: Served, oper
     answer = await served.client.post("/v1/daemon/reload", json={}, headers=CHANGE)
     assert (answer.status_code, answer.json()) == (200, operations.config)
     assert (await served.client.get("/v1/daemon")).json()["config"] == operations.config
+
+
+async def test_runs_are_held_and_released(served: Served, operations: FakeOperations) -> None:
+    run_id = await served.started()
+    held = await served.client.post("/v1/daemon/hold", json={"reason": "an upgrade"}, headers=CHANGE)
+    assert held.json()["hold"]["reasons"] == {"asked": "an upgrade"}
+    assert (await served.client.get("/readyz")).json() == {"ready": True, "held": ["asked"]}
+    for body, status in (({"run_id": run_id}, 200), ({"run_id": "worker-none"}, 404), ({"run_id": "../x"}, 422)):
+        answer = await served.client.post("/v1/daemon/release", json=body, headers=CHANGE)
+        assert answer.status_code == status
+    released = await served.client.post("/v1/daemon/release", json={}, headers=CHANGE)
+    assert (released.json()["hold"]["on"], operations.releases) == (False, [run_id, None])

@@ -23,8 +23,9 @@ from tests.support import until
 
 Json = dict[str, Any]
 
-# What `onward daemon` does; told how often to look at its lock.
+# What `onward daemon` does (`--hold` where HOLD is set); told how often to look at its lock.
 DAEMON = """
+import os
 import sys
 from onward.config.places import find_places
 from onward.config.settings import load_settings
@@ -32,7 +33,7 @@ from onward.errors import OnwardError
 from onward.supervisor import main
 main.LOCK_CHECK_S = float(sys.argv[1])
 try:
-    sys.exit(main.run_daemon(load_settings(find_places())))
+    sys.exit(main.run_daemon(load_settings(find_places()), hold=bool(os.environ.get("HOLD"))))
 except OnwardError as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_code)

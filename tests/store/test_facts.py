@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from onward.errors import DiskFull, StoreError
+from onward.store import facts
 from tests.store.worlds import fault, records_in, store_at
 
 
@@ -60,3 +61,31 @@ async def test_a_fact_that_the_disk_does_not_take_is_undone_and_can_be_noted_aga
         await store.append_fact(type="Noted", number=4)
     assert (await noted(tmp_path))[-1] == 4
     assert 2 not in await noted(tmp_path)
+
+
+async def test_a_file_that_has_grown_is_replaced_by_what_still_means_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, "COMPACT_BYTES", 20_000)
+    async with store_at(tmp_path) as store:
+        for number in range(300):
+            await store.append_fact(type="RunEntering", run_id=f"r{number}")
+            await store.append_fact(type="RunEntered", run_id=f"r{number}")
+        await store.append_fact(type="RunSuspended", run_id="bad", reason="it kills")
+    assert (tmp_path / "daemon.jsonl").stat().st_size < 25_000
+    assert list(tmp_path.glob(".daemon.jsonl*")) == []
+    async with store_at(tmp_path) as store:
+        assert (await store.facts())[-1]["run_id"] == "bad"
+    seqs = [record["seq"] for record in records_in(tmp_path / "daemon.jsonl")]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+@pytest.mark.parametrize("step", ["write.before=short", "flush.before=eio", "rename.before=enospc"])
+async def test_a_file_that_cannot_be_replaced_goes_on_growing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    await noted(tmp_path, *range(200))
+    monkeypatch.setattr(facts, "COMPACT_BYTES", 1000)
+    with fault(f"facts.compact.{step}"):
+        assert (await noted(tmp_path, 200))[-1] == 200
+    assert len(await noted(tmp_path)) == 201

@@ -66,7 +66,7 @@ class Desk:
             agent_dirs=[self.top / "agents"],
         )
         await supervisor.boot()
-        with anyio.fail_after(60), supervisor._queue, supervisor._admitted:
+        with anyio.fail_after(60), supervisor._admission._queue, supervisor._admission._queued:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(supervisor.serve)
                 yield supervisor

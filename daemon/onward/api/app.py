@@ -20,7 +20,7 @@ from onward.api.events import HEARTBEAT_S, EventStream, StreamSlots, news, recor
 from onward.api.gate import LOCAL_HOSTS, Gate
 from onward.api.interactions import interactions
 from onward.api.problems import MEDIA_TYPE, problem
-from onward.api.requests import Key, Nothing, StartRun, StopDaemon, parse_statuses
+from onward.api.requests import HoldRuns, Key, Nothing, ReleaseRuns, StartRun, StopDaemon, parse_statuses
 from onward.core.ids import parse_run_id
 from onward.core.text import clean
 from onward.errors import BadRequest, OnwardError, Unreachable
@@ -205,6 +205,17 @@ def _daemon(operations: Operations) -> APIRouter:
         """Read the configuration again; a bad one changes nothing, and `problems` says what is wrong with it."""
         return answer(await operations.reload())
 
+    @router.post("/v1/daemon/hold")
+    async def hold(body: HoldRuns, by: Annotated[str, Depends(principals())]) -> Response:
+        """Let no run be entered, over restarts too, until it is released; those at work go on until they rest."""
+        return answer(await operations.hold(by=by, reason=body.reason))
+
+    @router.post("/v1/daemon/release")
+    async def release(body: ReleaseRuns, by: Annotated[str, Depends(principals())]) -> Response:
+        """Let one held run go on here, or (without `run_id`) all."""
+        run_id = None if body.run_id is None else parse_run_id(body.run_id)
+        return answer(await operations.release(run_id, by=by))
+
     @router.post("/v1/daemon/stop", status_code=202)
     async def stop(body: StopDaemon) -> Response:
         """Begin to drain; answers at once. Commands in flight are ended unless `leave_running`."""
@@ -218,10 +229,11 @@ def _daemon(operations: Operations) -> APIRouter:
 
     @router.get("/readyz")
     async def readyz() -> Response:
-        """Answer 200 once the runs are listed, 503 before."""
-        if not (await operations.daemon())["ready"]:
+        """Answer 200 once the runs are listed, 503 before. `held` says by its words why no run is entered."""
+        known = await operations.daemon()
+        if not known["ready"]:
             raise Unreachable("the daemon is still starting")
-        return answer({"ready": True})
+        return answer({"ready": True, "held": sorted(known["hold"]["reasons"])})
 
     return router
 

@@ -90,6 +90,24 @@ class Nothing(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class HoldRuns(BaseModel):
+    """The body of `POST /v1/daemon/hold`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    reason: Annotated[str, Field(max_length=2000)] = ""
+    """Shown while the runs are held."""
+
+
+class ReleaseRuns(BaseModel):
+    """The body of `POST /v1/daemon/release`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    run_id: Annotated[str, Field(max_length=64)] | None = None
+    """The one run to release; None: all of them."""
+
+
 class StopDaemon(BaseModel):
     """The body of `POST /v1/daemon/stop`."""
 

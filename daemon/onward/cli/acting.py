@@ -76,6 +76,27 @@ def cancel(run: Run) -> int:
 
 @app.command()
 @verb
+def hold(reason: Annotated[str, typer.Option("--reason", help="Shown while it lasts.")] = "") -> int:
+    """Let no run be entered, over restarts too, until it is released."""
+    from onward.cli import holding
+
+    return holding.hold(reason=reason)
+
+
+@app.command()
+@verb
+def release(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run that is held.", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+) -> int:
+    """Let held runs go on here."""
+    from onward.cli import holding
+
+    return holding.release(run, everything=everything)
+
+
+@app.command()
+@verb
 def reload() -> int:
     """Let the daemon read its configuration again; a bad one changes nothing."""
     from onward.cli import control

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onward.cli.client import Client, NoDaemon, TimedOut
+from onward.cli.holding import show_hold, what_to_do
 from onward.cli.terminal import line, out, out_json, paint, say
 from onward.errors import BadConfiguration, OnwardError, Unreachable
 
@@ -169,6 +170,7 @@ def status(*, as_json: bool) -> int:
     runs = ", ".join(f"{count} {line(name, 20)}" for name, count in sorted(known["runs"].items()))
     out(f"runs       {runs or 'none'}")
     _show_isolation(known.get("isolation") or {})
+    show_hold(known.get("hold") or {})
     _show_config(known.get("config") or {})
     _show_recovery(known.get("recovery") or {})
     return 0
@@ -219,3 +221,5 @@ def _show_recovery(report: Json) -> None:
     for found in report.get("reasons") or []:
         shown = f"{line(found.get('run_id'), 64)} {line(found.get('outcome'), 20)}: {line(found.get('reason'))}"
         out(f"           {paint(shown, 'warn')}")
+        if command := what_to_do(line(found.get("run_id"), 64), found.get("outcome")):
+            out(f"             -> {command}")

@@ -16,12 +16,13 @@ Json = dict[str, Any]
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 STOPPED = ENDED | {"paused", "parked", "quarantined", "damaged"}
+_PEOPLE = ("human", "release")
 _STOPS = frozenset({"RunEnded", "RunPaused", "RunParked", "RunQuarantined", "InteractionOpened"})
 
 
 def stands_still(run: Json) -> bool:
     """Say whether a run does nothing before somebody does something."""
-    return run["status"] in STOPPED or (run["status"] == "waiting" and run.get("waiting_on") == "human")
+    return run["status"] in STOPPED or (run["status"] == "waiting" and run.get("waiting_on") in _PEOPLE)
 
 
 def exit_code(run: Json) -> int:

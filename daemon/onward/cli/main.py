@@ -29,7 +29,7 @@ def daemon(
     from onward.config.settings import load_settings
     from onward.supervisor.main import run_daemon
 
-    return run_daemon(load_settings(find_places()))
+    return run_daemon(load_settings(find_places()), hold=hold)
 
 
 @app.command()

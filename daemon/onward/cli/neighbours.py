@@ -74,6 +74,10 @@ def _as_installed(known: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("fail", text, "restart the daemon: onward down --leave-running; onward up")
     else:
         yield Finding("ok", f"the daemon answers (pid {known.get('pid')}, version {version})")
+    held = known.get("hold") or {}
+    if held.get("on") or held.get("runs"):
+        why = "; ".join(held.get("reasons", {}).values()) or "they are copies"
+        yield Finding("warn", f"runs are held, none of them is entered: {why}", "onward release RUN, or --all")
     config = known.get("config") or {}
     for problem in config.get("problems") or []:
         yield Finding("fail", f"the daemon goes on with older settings: {problem}", "correct it; it is read at once")

@@ -12,6 +12,7 @@ from onward.cli.asked import how_to_answer
 from onward.cli.asked import show as show_question
 from onward.cli.client import Client
 from onward.cli.follow import Follower, exit_code, stands_still
+from onward.cli.holding import what_to_do
 from onward.cli.live import LiveText, live_text
 from onward.cli.terminal import age, block, dollars, line, out, out_json, paint, say, table
 from onward.cli.timeline import OUTCOMES, Timeline
@@ -125,6 +126,8 @@ def _open_questions() -> dict[str, list[str]]:
 
 def _row(run: Json, questions: list[str]) -> list[str]:
     waits = run.get("needs") or run.get("waiting_on") or run.get("error") or "-"
+    if run["status"] == "quarantined":
+        waits = f"revive ({run.get('error')})"
     if questions:
         more = f" and {len(questions) - _MAX_NAMED} more" if len(questions) > _MAX_NAMED else ""
         waits = f"{waits} {', '.join(questions[:_MAX_NAMED])}{more}"
@@ -167,6 +170,7 @@ def _facts(found: Json) -> list[tuple[str, Any]]:
         ("model", found.get("model")),
         ("status", found["status"]),
         ("why", found.get("reason") or found.get("error")),
+        ("to do", what_to_do(found["run_id"], found["status"], found.get("waiting_on"))),
         ("needs", found.get("needs")),
         ("waits for", found.get("waiting_on")),
         ("wakes at", found.get("wake_at")),

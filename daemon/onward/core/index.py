@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from onward.core.daemon_facts import is_suspect
 from onward.core.records import Json
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
@@ -47,6 +48,7 @@ def index_of(state: RunState, *, queued: bool = False, stalled: str | None = Non
         "error": error,
         "result": state.result[:SHORT] if state.result else None,
         "damage": len(state.damage),
+        "suspect": is_suspect(state),
         "idempotency_key": state.idempotency_key,
     }
 
@@ -124,6 +126,12 @@ def damaged_index(run_id: str, problem: str, stale: Json | None = None) -> Json:
     """Return what is shown of a run that cannot be folded: what its old index knew, and the reason."""
     known: dict[str, Any] = {name: value for name, value in (stale or {}).items() if name != "journal"}
     return {**known, "run_id": run_id, "status": Status.DAMAGED, "error": problem, "waiting_on": None, "needs": None}
+
+
+def suspended_index(index: Json, reason: str) -> Json:
+    """Return what is shown of a run whose journal is not read because the daemon died with it in hand."""
+    shown = {"status": Status.QUARANTINED, "error": reason, "waiting_on": None, "needs": None, "wake_at": None}
+    return {**index, **shown}
 
 
 def view_of(state: RunState, index: Json) -> Json:

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from onward.core.records import Json
@@ -10,6 +11,8 @@ FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 3600.0
 GIVEN_UP_AFTER = 40
 """Attempts (about a day and a half), after which a target is left out for this notification."""
+KEPT_IDS = 10_000
+"""So many of those delivered are remembered."""
 
 
 @dataclass(slots=True)
@@ -25,18 +28,36 @@ class Delivery:
 class Outbox:
     """What was queued and what was sent. Ids are `RUN.QUESTION`: the receiver can tell a repeated delivery by them."""
 
-    known: set[str] = field(default_factory=set)
+    known: dict[str, None] = field(default_factory=dict)
     owed: dict[tuple[str, str], Delivery] = field(default_factory=dict)
 
     def apply(self, fact: Json) -> None:
         """Take one fact; other types are ignored."""
         if fact.get("type") == "NotificationQueued" and isinstance(fact.get("notification"), dict):
             delivery_id = str(fact.get("delivery_id"))
-            self.known.add(delivery_id)
+            self.known[delivery_id] = None
             for target in fact.get("targets", []):
                 self.owed[delivery_id, target] = Delivery(fact["notification"], target)
         elif fact.get("type") == "NotificationSent":
             self.owed.pop((str(fact.get("delivery_id")), str(fact.get("target"))), None)
+
+
+def kept_notifications(facts: Sequence[Json]) -> list[Json]:
+    """Return, in order, the facts with what was delivered shortened to its id, the newest `KEPT_IDS` of these."""
+    outbox = Outbox()
+    for fact in facts:
+        outbox.apply(fact)
+    owed = {delivery_id for delivery_id, _ in outbox.owed}
+    told = [name for name in outbox.known if name not in owed]
+    shortened = dict.fromkeys(told[-KEPT_IDS:])
+    kept: list[Json] = []
+    for fact in facts:
+        if fact.get("type") not in ("NotificationQueued", "NotificationSent") or fact.get("delivery_id") in owed:
+            kept.append(fact)
+        elif fact["type"] == "NotificationQueued" and fact.get("delivery_id") in shortened:
+            del shortened[fact["delivery_id"]]
+            kept.append({**fact, "notification": {}, "targets": []})
+    return kept
 
 
 def delivery_id_of(question: Json) -> str:

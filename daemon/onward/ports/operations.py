@@ -157,6 +157,27 @@ class Operations(Protocol):
 
         `config` is what `reload` returns; `isolation` says how commands are kept apart: kind (`cgroups` or
         `process-groups`), reason, cgroup, limits_calls, and problem with remedy where something is wrong with it.
+        `hold` says whether runs are held (`on`), why (`reasons`, by a word), and how
+        many (`runs`).
+        """
+        ...
+
+    async def hold(self, *, by: str, reason: str = "") -> Json:
+        """Enter no run any more, over restarts too, until `release`; those at work go on until they rest.
+
+        Durable when it returns. Idempotent. Returns what `daemon` does.
+
+        Raises:
+            StoreError: The disk did not take it.
+        """
+        ...
+
+    async def release(self, run_id: str | None = None, *, by: str) -> Json:
+        """Let one held run go on here, or all; durable when it returns. Idempotent. Returns what `daemon` does.
+
+        Raises:
+            NotFound: There is no such run.
+            StoreError: The disk did not take it; what was held still is.
         """
         ...
 

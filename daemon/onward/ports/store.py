@@ -183,6 +183,26 @@ class RunStore(Protocol):
         """Rename whatever is in `calls/`, so that it is evidence of nothing any more; nothing is deleted."""
         ...
 
+    async def renew_instance(self) -> None:
+        """Give this runs directory another id: processes that carry the one before are strangers from now on.
+
+        Raises:
+            StoreError: The disk did not take it; it has the one before.
+        """
+        ...
+
+    async def hold(self) -> str | None:
+        """Return what stands in the file `HOLD` of the runs directory; None when there is none."""
+        ...
+
+    async def set_hold(self, why: str | None) -> None:
+        """Write that file, durably, or (None) remove it. Idempotent.
+
+        Raises:
+            StoreError: The disk did not take it.
+        """
+        ...
+
     async def append_fact(self, **members: Any) -> None:
         """Append one line to daemon.jsonl and make it durable. `type` is among `members`."""
         ...

@@ -1,4 +1,7 @@
-"""daemon.jsonl: facts of the daemon that must last, in the line format of the journals."""
+"""daemon.jsonl: facts of the daemon that must last, in the line format of the journals.
+
+It is kept small: above `COMPACT_BYTES` it is replaced by one that holds only what still means something.
+"""
 
 import os
 from contextlib import suppress
@@ -7,7 +10,9 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from onward.core.line import BadLine, decode, encode_body
+from onward.core.daemon_facts import kept_facts
+from onward.core.line import BadLine, decode, encode_body, seal
+from onward.core.outbox import kept_notifications
 from onward.core.records import Json
 from onward.errors import DiskFull, NotFound, StoreError, Unreadable
 from onward.store import disk
@@ -15,6 +20,8 @@ from onward.store.flusher import Flusher
 from onward.store.journal import Journal
 
 FACTS = "daemon.jsonl"
+COMPACT_BYTES = 1 << 20
+_SEALED = ("seq", "dur", "ts", "hand")
 
 
 class Facts:
@@ -25,6 +32,7 @@ class Facts:
         self._flusher = flusher
         self._journal: Journal | None = None
         self._lock = anyio.Lock()
+        self._limit = COMPACT_BYTES
 
     async def append(self, members: dict[str, Any], ts: str) -> None:
         """Append one fact, durably.
@@ -34,8 +42,10 @@ class Facts:
         """
         async with self._lock:
             try:
+                if self._journal is not None and self._journal.size > self._limit:
+                    self.close()
                 if self._journal is None:
-                    self._journal = await anyio.to_thread.run_sync(self._open)
+                    self._journal = await anyio.to_thread.run_sync(self._open, ts)
                 self._journal.append([encode_body(members)], ts)
                 await self._journal.flush()
             except OSError as error:
@@ -63,7 +73,8 @@ class Facts:
             self._journal.close()
             self._journal = None
 
-    def _open(self) -> Journal:
+    def _open(self, now: str) -> Journal:
+        self._compact(now)
         fd = disk.open_regular(FACTS, os.O_RDWR | os.O_APPEND | os.O_CREAT, dir_fd=self._runs_fd)
         try:
             seq, end = _mend(fd)
@@ -73,6 +84,19 @@ class Facts:
             os.close(fd)
             raise
         return Journal(fd, self._flusher, name="the daemon", seq=seq, size=end, point="facts")
+
+    def _compact(self, now: str) -> None:
+        """Replace a file that has grown, durably; where that fails, the one that is there goes on growing."""
+        try:
+            size = os.stat(FACTS, dir_fd=self._runs_fd, follow_symlinks=False).st_size
+            if size <= self._limit:
+                return
+            kept = kept_notifications(kept_facts(self._read(), now))
+            data = b"".join(_line(seq, fact) for seq, fact in enumerate(kept, 1))
+            disk.replace_file(FACTS, data, "facts.compact", dir_fd=self._runs_fd)
+        except (OSError, StoreError, NotFound):
+            return
+        self._limit = max(COMPACT_BYTES, 2 * len(data))
 
     def _read(self) -> list[Json]:
         try:
@@ -87,6 +111,11 @@ class Facts:
         finally:
             os.close(fd)
         return facts
+
+
+def _line(seq: int, fact: Json) -> bytes:
+    members = {name: value for name, value in fact.items() if name not in _SEALED}
+    return seal(seq, 0, str(fact.get("ts", "")), encode_body(members))
 
 
 def _mend(fd: int) -> tuple[int, int]:

@@ -27,9 +27,9 @@ from onward.store.pages import Pages
 from onward.store.runlog import FileRunLog
 
 LOCK = ".lock"
+HOLD = "HOLD"
 READERS = 4
 """Journals that are folded at once: the interpreter folds one at a time anyway, and each thread's heap holds memory."""
-
 _INSTANCE = re.compile("[0-9a-f]{32}")
 INSTANCE = ".instance"
 _BORN, _GONE = ".new-", ".gone-"
@@ -142,6 +142,21 @@ class FileStore:
         except OSError as error:
             raise disk.as_store_error(error, f"setting the evidence of calls of {run_id} aside") from error
 
+    async def renew_instance(self) -> None:
+        try:
+            self.instance = await anyio.to_thread.run_sync(_new_instance, self._fd)
+        except OSError as error:
+            raise disk.as_store_error(error, "writing a new id of the runs directory") from error
+
+    async def hold(self) -> str | None:
+        return await anyio.to_thread.run_sync(hold_in, self._fd)
+
+    async def set_hold(self, why: str | None) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._set_hold, why)
+        except OSError as error:
+            raise disk.as_store_error(error, f"writing or removing {HOLD}") from error
+
     async def append_fact(self, **members: Any) -> None:
         await self._facts.append(members, stamp(self._clock.now()))
 
@@ -218,6 +233,14 @@ class FileStore:
             finally:
                 os.close(fd)
             disk.flush_all(dir_fd, "birth.entry")
+
+    def _set_hold(self, why: str | None) -> None:
+        if why is not None:
+            disk.replace_file(HOLD, f"{why}\n".encode(), "hold", dir_fd=self._fd)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(HOLD, dir_fd=self._fd)
+        disk.flush_all(self._fd, "hold.removed")
 
     def _call_dirs(self, run_id: str) -> list[str]:
         with disk.opened_dir(run_id, dir_fd=self._fd) as dir_fd:
@@ -316,14 +339,28 @@ def _instance(fd: int) -> str:
         text = disk.read_file(INSTANCE, dir_fd=fd, limit=4096).decode("ascii", "replace").strip()
     except NotFound:
         text = ""
-    if not _INSTANCE.fullmatch(text):
-        text = secrets.token_hex(16)
-        disk.replace_file(INSTANCE, text.encode() + b"\n", "instance", dir_fd=fd)
+    return text if _INSTANCE.fullmatch(text) else _new_instance(fd)
+
+
+def _new_instance(fd: int) -> str:
+    text = secrets.token_hex(16)
+    disk.replace_file(INSTANCE, text.encode() + b"\n", "instance", dir_fd=fd)
     return text
+
+
+def hold_in(fd: int) -> str | None:
+    """Return what stands in HOLD; whatever is there under that name holds the runs. Blocks."""
+    try:
+        return disk.read_file(HOLD, dir_fd=fd, limit=4096).decode("utf-8", "replace").strip()
+    except NotFound:
+        return None
+    except Unreadable as error:
+        return str(error)
 
 
 def _machine_id() -> str:
     try:
-        return Path("/etc/machine-id").read_text().strip()
+        text = Path("/etc/machine-id").read_text().strip()
     except OSError:
         return ""
+    return "" if text == "uninitialized" else text

@@ -15,6 +15,7 @@ from onward.core.replay import NotAJournal, Replay, Replayer
 from onward.errors import NotFound, OnwardError, Unreadable
 from onward.ports.store import Beside
 from onward.store import disk
+from onward.testing import faults
 
 JOURNAL = "journal.jsonl"
 INDEX = "meta.json"
@@ -144,6 +145,7 @@ def _open_journal(dir_fd: int, flags: int) -> int:
 
 
 def _fold(dir_fd: int, fd: int, run_id: str, index: Json | None) -> Replay:
+    faults.hit_of("run.fold", run_id)
     load_blob: Callable[[str], bytes | None] = lambda sha: read_blob(dir_fd, sha)  # noqa: E731
     try:
         replayer = _from_checkpoint(fd, index, load_blob) or Replayer(load_blob)

@@ -1,6 +1,6 @@
 """What people do to a run: each act is one record, durable before it is acknowledged, loaded run or not."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
@@ -46,6 +46,8 @@ class Control:
     store: RunStore
     clock: Clock
     enter: Callable[[Entry], None]
+    sweep: Callable[[LiveRun], Awaitable[None]]
+    """Removes the evidence of settled calls."""
 
     async def send(self, entry: Entry, text: str, *, by: str, message_id: str) -> Json:
         text = self.store.secrets.mask_text(clean(text))  # as it will stand there, to be known again
@@ -154,6 +156,8 @@ class Control:
     async def _writing(self, entry: Entry) -> AsyncIterator[LiveRun]:
         """Give the run's open journal: the one that is being worked with, or one opened for this act alone."""
         while True:
+            if entry.suspended is not None:
+                raise Conflict(f"{entry.run_id} is quarantined: {entry.suspended}. First: onward revive {entry.run_id}")
             if (loaded := entry.loaded) is not None:
                 yield loaded.live
                 if loaded.native is not None:
@@ -169,7 +173,7 @@ class Control:
                     try:
                         yield live
                     finally:
-                        await _closed(entry, live)
+                        await self._close(entry, live)
             finally:
                 entry.notify()  # others may wait for the lock
             return
@@ -181,15 +185,15 @@ class Control:
             raise Conflict(f"{entry.run_id} cannot be changed: {error}") from error
         return LiveRun(run_log, self.store, self.clock, lambda: None)
 
-
-async def _closed(entry: Entry, live: LiveRun) -> None:
-    entry.keep(live.state)
-    try:
-        await live.write_index()
-    except StoreError as error:
-        log.warning("index not written", run_id=entry.run_id, error=str(error))
-    finally:
-        await live.close()
+    async def _close(self, entry: Entry, live: LiveRun) -> None:
+        entry.keep(live.state)
+        try:
+            await self.sweep(live)  # before the index says that it is over: nobody looks behind that again
+            await live.write_index()
+        except StoreError as error:
+            log.warning("index not written", run_id=entry.run_id, error=str(error))
+        finally:
+            await live.close()
 
 
 def _revival(live: LiveRun, entry: Entry, cap: int | None) -> Revival:

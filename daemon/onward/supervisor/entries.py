@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from onward.core.index import damaged_index, index_of, questions_of
+from onward.core.index import damaged_index, index_of, questions_of, suspended_index
 from onward.core.records import Json
 from onward.core.state import RunState
-from onward.core.status import TERMINAL
+from onward.core.status import TERMINAL, Status
 from onward.native.run import NativeRun
 from onward.supervisor.live import LiveRun
 
@@ -46,6 +46,14 @@ class Entry:
     queued: bool = False
     failures: int = 0
     questions: tuple[Json, ...] = ()
+    suspended: str | None = None
+    """Why its journal is not even read: the daemon died with it in hand."""
+    held: str | None = None
+    """Why it is not entered, though it could be."""
+    suspect: bool | None = None
+    """Whether it may be what killed daemons; None: not known before it is read."""
+    watched: bool = False
+    """It was suspended, and is named when it is entered the next time."""
     _lock: anyio.Lock | None = None
     _saying: anyio.Lock | None = None
     changed: anyio.Event | None = None
@@ -70,12 +78,16 @@ class Entry:
 
     def shown(self) -> Json:
         """Return the index as it is now."""
+        if self.suspended is not None:
+            return suspended_index(self.index, self.suspended)
         if self.problem is not None:
             return damaged_index(self.run_id, self.problem, self.index)
         if self.loaded is not None:
             return self.loaded.live.index()
         if self.queued and self.index.get("status") not in TERMINAL:
             return {**self.index, "status": "waiting", "waiting_on": "slot"}
+        if self.held is not None and self.index.get("status") in (Status.ACTIVE, Status.WAITING):
+            return {**self.index, "status": Status.WAITING, "waiting_on": "release", "error": self.held}
         return self.index
 
     def settled(self) -> bool:

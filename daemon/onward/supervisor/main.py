@@ -6,19 +6,17 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import anyio
 import anyio.to_thread
 import structlog
 
-from onward import __version__
 from onward.api.app import make_app
 from onward.api.server import serve
 from onward.config.places import Places, find_places
 from onward.config.settings import Settings
 from onward.core.masking import KnownSecrets
-from onward.errors import OnwardError, StoreError
+from onward.errors import OnwardError
 from onward.native.tools.registry import builtin_tools
 from onward.ports.clock import Clock
 from onward.ports.process import ProcessSpawner
@@ -57,8 +55,8 @@ class World:
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
 
 
-def run_daemon(settings: Settings, world: World | None = None) -> int:
-    """Run the daemon in the foreground until it is told to stop; returns its exit code.
+def run_daemon(settings: Settings, world: World | None = None, *, hold: bool = False) -> int:
+    """Run the daemon in the foreground until it is told to stop; returns its exit code. With `hold`, no run is entered.
 
     SIGTERM and SIGINT drain it and leave commands running for the next daemon; a second one ends it at once. SIGHUP
     reads the configuration again.
@@ -72,7 +70,7 @@ def run_daemon(settings: Settings, world: World | None = None) -> int:
     logs.configure(settings.log.level, settings.log.format, world.secrets)
     os.umask(0o077)
     try:
-        return anyio.run(_main, settings, world)
+        return anyio.run(_main, settings, world, hold)
     except BaseExceptionGroup as group:
         told = [error for error in _flat(group) if isinstance(error, OnwardError)]
         if len(told) == len(_flat(group)):
@@ -80,7 +78,7 @@ def run_daemon(settings: Settings, world: World | None = None) -> int:
         raise
 
 
-async def _main(settings: Settings, world: World) -> int:
+async def _main(settings: Settings, world: World, hold: bool) -> int:
     places = settings.apply(find_places())
     clock = SystemClock()
     await make_threads()
@@ -133,13 +131,10 @@ async def _main(settings: Settings, world: World) -> int:
             orphan_grace_s=settings.daemon.orphan_grace_s,
             isolation=isolation.to_json(),
         )
-        began = {"version": __version__, "pid": holder.pid, "boot_id": holder.boot_id, "host": holder.host}
-        await _note(store, type="DaemonStarted", **began)
-        await supervisor.boot()
+        await supervisor.boot(hold=hold)
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it again
         await _live(supervisor, store, places, configuration, notifier)
-        await _note(store, type="DaemonStopped", pid=holder.pid)
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
@@ -157,14 +152,6 @@ def _processes(settings: Settings, world: World) -> tuple[ProcessSpawner, Isolat
     if isolation.problem is not None:
         log.error("the next start of the daemon may fail", problem=isolation.problem, remedy=isolation.remedy)
     return LauncherSpawner(groups=isolation.groups, limits=limits), isolation
-
-
-async def _note(store: FileStore, **fact: Any) -> None:
-    """Write a fact that nothing depends on: a full disk keeps no daemon from beginning, or from ending well."""
-    try:
-        await store.append_fact(**fact)
-    except StoreError as error:
-        log.warning("fact not written", fact=fact["type"], error=str(error))
 
 
 async def _live(

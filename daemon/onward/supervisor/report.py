@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass, field
 
+import structlog
+
 from onward.core.plan import RecoveryPlan, Verdict
 from onward.core.records import Json
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
+
+log = structlog.get_logger()
 
 _LONGEST_LIST = 1000
 
@@ -27,6 +31,7 @@ class Report:
     reasons: list[Json] = field(default_factory=list)
     waits_for: set[str] = field(default_factory=set)
     interrupted: int = 0
+    _told: bool = False
 
     def add(self, outcome: str, run_id: str, reason: str) -> None:
         """Count a run, once."""
@@ -47,6 +52,23 @@ class Report:
             self.add(outcome, state.run_id, state.reason or "")
         else:
             self.add(_VERDICTS[decided.verdict], state.run_id, decided.reason)
+
+    def look_again(self, run_id: str) -> None:
+        """Take back what was said of a run that was held: now it is let in."""
+        held = [reason for reason in self.reasons if (reason["run_id"], reason["outcome"]) == (run_id, "held")]
+        for reason in held:
+            self.reasons.remove(reason)
+            self.waits_for.add(run_id)
+        if held and self.counts.get("held"):
+            self.counts["held"] -= 1
+            self._told = False
+        self.counts = {outcome: count for outcome, count in self.counts.items() if count}
+
+    def tell(self) -> None:
+        """Log the report, once it is complete."""
+        if not self._told and not self.waits_for:
+            self._told = True
+            log.info("recovery done", interrupted=self.interrupted, counts=self.counts, reasons=self.reasons)
 
     def to_json(self) -> Json:
         return {

@@ -12,11 +12,11 @@ from random import Random
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup
 
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
 from onward.config.documents import Problem
+from onward.core.daemon_facts import COPY, StartDecision
 from onward.core.fold import BadRecord, NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
 from onward.core.index import index_of, view_of
@@ -24,6 +24,7 @@ from onward.core.records import Json, RunStarted
 from onward.core.replay import NotAJournal
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
+from onward.core.text import clean
 from onward.errors import BadRequest, Conflict, NotFound, Refused, StoreError
 from onward.ports.clock import Clock
 from onward.ports.operations import StartRequest
@@ -31,15 +32,17 @@ from onward.ports.process import ProcessSpawner
 from onward.ports.store import Listed, RunStore
 from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant
+from onward.supervisor.admission import ASKED, Admission
 from onward.supervisor.configuration import AsStarted, Configuration
 from onward.supervisor.control import Control
+from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry
 from onward.supervisor.models import Models
 from onward.supervisor.report import Report
-from onward.supervisor.slots import Pacer, Slot, Slots
+from onward.supervisor.slots import Pacer, Slots
 from onward.supervisor.starting import request_hash, started
 from onward.supervisor.watching import News, follow
-from onward.supervisor.worker import Drain, Worker, seconds_until
+from onward.supervisor.worker import ELSEWHERE, Drain, Worker, seconds_until
 
 log = structlog.get_logger()
 
@@ -81,15 +84,11 @@ class Supervisor:
         self._starting: dict[str, anyio.Lock] = {}
         self._slots = Slots(max_active_runs)
         self._news = News()
-        self._queue, self._admitted = anyio.create_memory_object_stream[str](float("inf"))
-        self._tasks: TaskGroup | None = None
-        self._working = 0
-        self._idle = anyio.Event()
         self._report = Report()
         self._on_questions = on_questions
         self._configuration = configuration or AsStarted()
-        self._control = Control(store=store, clock=clock, enter=self._enqueue)
         self._drain = Drain()
+        self._log = DaemonLog(store, clock, claimant)
         self._stopped = anyio.Event()
         self._began = clock.monotonic()
         self._worker = Worker(
@@ -101,30 +100,60 @@ class Supervisor:
             random=Random(),  # noqa: S311  # jitter, no secret
             claimant=claimant,
             pacer=Pacer(entry_rate, clock),
+            daemon_log=self._log,
             report=self._report,
             drain=self._drain,
             orphan_grace_s=orphan_grace_s,
             served_since=self._began,
         )
+        self._admission = Admission(
+            entries=self._entries,
+            worker=self._worker,
+            store=store,
+            daemon_log=self._log,
+            slots=self._slots,
+            clock=clock,
+            drain=self._drain,
+            report=self._report,
+            on_rest=lambda entry: self._on_questions(entry.open_questions()),
+        )
+        self._control = Control(store=store, clock=clock, enter=self._admission.enqueue, sweep=self._worker.sweep)
 
     # Life
 
-    async def boot(self) -> None:
-        """List the runs and end what belongs to none that lives; nothing is entered yet."""
+    async def boot(self, *, hold: bool = False) -> None:
+        """List the runs and end what belongs to none that lives; nothing is entered yet.
+
+        With `hold`, or where something else holds the runs, nothing is ended either.
+        """
+        decided = await self._log.begin()
+        await self._hold_if(decided, asked=hold)
+        self._admission.prepare(decided)
         listed = await self._store.list_runs()
-        resting = {run.run_id for run in listed if run.index is not None and run.index["status"] in TERMINAL}
         for run in listed:
             await self._found(run)
-        keep = frozenset(
-            [
-                (run.run_id, call_id)
-                for run in listed
-                if run.run_id not in resting and run.problem is None
-                for call_id in await self._calls_of(run.run_id)
-            ]
-        )
-        ended = await self._spawner.end_leftovers(self._store.instance, keep)
+        ended = 0 if self._admission.hold.on else await self._end_leftovers()
         log.info("runs listed", runs=len(listed), to_enter=len(self._report.waits_for), leftovers_ended=ended)
+        self._report.tell()
+
+    async def _hold_if(self, decided: StartDecision, *, asked: bool) -> None:
+        reasons = self._admission.hold.reasons
+        if decided.held is not None:
+            reasons[decided.held] = decided.reason
+        if (why := await self._store.hold()) is not None or asked:
+            reasons[ASKED] = why or "asked for at the start"
+        if reasons:
+            log.warning("runs are held", reasons=reasons)
+
+    async def _end_leftovers(self) -> int:
+        """End every process of this instance that belongs to no call of a run that goes on."""
+        keep = [
+            (run_id, call_id)
+            for run_id, entry in list(self._entries.items())
+            if entry.index.get("status") not in TERMINAL or entry.queued
+            for call_id in await self._calls_of(run_id)
+        ]
+        return await self._spawner.end_leftovers(self._store.instance, frozenset(keep))
 
     async def _calls_of(self, run_id: str) -> list[str]:
         try:
@@ -136,8 +165,8 @@ class Supervisor:
     async def serve(self) -> None:
         """Let runs work until `stop`, then drain. Cancelling it is a crash as far as the runs are concerned."""
         async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            tasks.start_soon(self._admit)
+            self._admission.begin(tasks)
+            tasks.start_soon(self._admission.serve)
             tasks.start_soon(self._write_indexes)
             for entry in list(self._entries.values()):
                 self._on_questions(entry.questions)
@@ -145,10 +174,11 @@ class Supervisor:
             await self._stopped.wait()
             await self._finish_drain()
             tasks.cancel_scope.cancel()
+        await self._log.note("DaemonStopped", pid=os.getpid())
 
     async def stop(self, *, leave_running: bool) -> None:
         if not self._drain.on:
-            log.info("draining", leave_running=leave_running, working=self._working)
+            log.info("draining", leave_running=leave_running, working=self._admission.working)
             self._drain.on, self._drain.leave_running = True, leave_running
             for entry in self._entries.values():
                 if entry.loaded is not None and entry.loaded.native is not None:
@@ -173,7 +203,7 @@ class Supervisor:
             finally:
                 if not self._starting[key].statistics().tasks_waiting:
                     del self._starting[key]
-        first = await self._store.records(known.run_id, after=0, limit=1)
+        first = [] if known.suspended else await self._store.records(known.run_id, after=0, limit=1)
         if first and first[0].get("request_hash") != request_hash(request):
             raise Conflict(f"the idempotency key {key!r} was used for another request, which started {known.run_id}")
         return known.shown(), False
@@ -187,6 +217,8 @@ class Supervisor:
         entry = self._entry(run_id)
         if entry.loaded is not None:
             return view_of(entry.loaded.live.state, entry.shown())
+        if entry.suspended is not None:
+            return entry.shown()
         try:
             replay = await self._store.read(run_id)
         except (NotAJournal, NewerRecord) as error:
@@ -195,6 +227,8 @@ class Supervisor:
 
     async def records(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[Json]:
         entry = self._entry(run_id)
+        if entry.suspended is not None:
+            raise Conflict(f"{run_id} is quarantined: {entry.suspended}. Bring it back: onward revive {run_id}")
         up_to = entry.loaded.live.durable_seq if entry.loaded is not None else None
         return await self._store.records(run_id, after=after, limit=limit, up_to=up_to)
 
@@ -248,6 +282,58 @@ class Supervisor:
     def watch_all(self, *, after: str | None = None) -> AsyncIterator[Json]:
         return self._news.after(after)
 
+    async def hold(self, *, by: str, reason: str = "") -> Json:
+        why = clean(reason) or f"asked for by {by}"
+        await self._store.set_hold(why)
+        self._admission.hold.reasons[ASKED] = why
+        log.warning("runs are held", by=by, reason=why)
+        return await self.daemon()
+
+    async def release(self, run_id: str | None = None, *, by: str) -> Json:
+        if run_id is not None:
+            await self._release(self._entry(run_id), by=by)
+            return await self.daemon()
+        copied = [entry for entry in self._entries.values() if entry.held == ELSEWHERE]
+        await self._become_another()
+        for entry in copied:
+            await self._log.release(entry.run_id, by=by)
+        if self._admission.hold.on:
+            await self._log.release_all(by=by)
+            await self._store.set_hold(None)
+            if not self._admission.working:
+                await self._end_leftovers()
+            log.info("runs are released", by=by)
+        self._admission.let_all_go()
+        return await self.daemon()
+
+    async def _release(self, entry: Entry, *, by: str) -> None:
+        await self._become_another()
+        if entry.held == ELSEWHERE or COPY in self._admission.hold.reasons:
+            await self._log.release(entry.run_id, by=by)
+        self._admission.let_go(entry)
+
+    async def _become_another(self) -> None:
+        """Let a copied runs directory have its own id: whatever runs for the one it was copied from is a stranger.
+
+        It comes first: whoever dies before the release is noted gets one more new id, and nothing was entered.
+        """
+        if COPY in self._admission.hold.reasons and self._log.here not in self._log.facts.released.values():
+            await self._store.renew_instance()
+
+    async def end_quarantine(self, run_id: str, *, by: str) -> None:
+        """Let a run be read again with which a daemon died; durable when this returns. Idempotent.
+
+        Call it before anything opens the run's journal. It is named when it is entered the next time.
+
+        Raises:
+            NotFound: There is no such run.
+            StoreError: It could not be noted; the run stays as it is.
+        """
+        entry = self._entry(run_id)
+        await self._log.end_quarantine(run_id, by=by)
+        if entry.suspended is not None:
+            entry.suspended, entry.watched = None, True
+
     async def daemon(self) -> Json:
         counts = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
         return {
@@ -258,6 +344,7 @@ class Supervisor:
             "runs": dict(counts),
             "ready": True,
             "draining": self._drain.on,
+            "hold": {**self._admission.hold.to_json(), "runs": sum(e.held is not None for e in self._entries.values())},
             "recovery": self._report.to_json(),
             "limits": {"max_active_runs": self._slots.number},
             "isolation": self._isolation,
@@ -273,6 +360,7 @@ class Supervisor:
             raise NotFound(f"there is no run {run_id[:80]!r}") from None
 
     async def _found(self, run: Listed) -> None:
+        suspended = self._log.facts.suspended.get(run.run_id)
         known = run.index or run.stale_index or (None if run.problem else await self._as_started(run.run_id))
         index = known or {"run_id": run.run_id, "status": Status.ACTIVE}
         index.pop("journal", None)  # where the file stood when it was written: nothing to be shown
@@ -281,11 +369,16 @@ class Supervisor:
             index=index,
             problem=run.problem,
             questions=run.questions,
+            suspended=suspended,
+            suspect=run.index.get("suspect") if run.index is not None else None,
             on_change=self._news.tell,
         )
         if type(key := index.get("idempotency_key")) is str:
             self._keys[key] = run.run_id
-        if run.problem is not None:
+        if suspended is not None:
+            self._report.waits_for.add(run.run_id)
+            self._report.add("quarantined", run.run_id, suspended)
+        elif run.problem is not None:
             self._report.waits_for.add(run.run_id)
             self._report.add("damaged", run.run_id, run.problem)
         elif run.index is None or (run.index["status"] not in _RESTING and run.index.get("waiting_on") != "human"):
@@ -301,12 +394,13 @@ class Supervisor:
             return None
 
     def _begin(self, entry: Entry) -> None:
-        if entry.queued:
-            self._queue.send_nowait(entry.run_id)
-        elif entry.index.get("status") == Status.PARKED and entry.index.get("wake_at"):
-            self._enter_in(entry, seconds_until(entry.index["wake_at"], self._clock))
+        """Let a run that rests be looked at when its time comes."""
+        if entry.queued or entry.suspended is not None:
+            return
+        if entry.index.get("status") == Status.PARKED and entry.index.get("wake_at"):
+            self._admission.enqueue_in(entry, seconds_until(entry.index["wake_at"], self._clock))
         elif entry.questions and entry.index.get("wake_at"):
-            self._enter_in(entry, self._worker.expiry_in(entry.index["wake_at"]))
+            self._admission.enqueue_in(entry, self._worker.expiry_in(entry.index["wake_at"]))
 
     async def _start(self, request: StartRequest) -> Json:
         if self._drain.on:
@@ -316,12 +410,11 @@ class Supervisor:
         await self._store.create(record)
         run_id = record.run_id
         entry = self._entries[run_id] = Entry(
-            run_id=run_id, index=_first_index(record.to_json()), queued=True, on_change=self._news.tell
+            run_id=run_id, index=_first_index(record.to_json()), on_change=self._news.tell
         )
         if request.idempotency_key is not None:
             self._keys[request.idempotency_key] = run_id
-        self._queue.send_nowait(run_id)
-        entry.notify()
+        self._admission.enqueue(entry)
         return entry.shown()
 
     def _first_record(self, request: StartRequest, name: str) -> RunStarted:
@@ -339,43 +432,6 @@ class Supervisor:
         if wrong:
             raise BadRequest(f"the agent {name!r} cannot be used: " + "; ".join(wrong))
         raise NotFound(f"there is no agent {name[:40]!r}; known: {', '.join(sorted(agents))}")
-
-    async def _admit(self) -> None:
-        async for run_id in self._admitted:
-            await self._slots.acquire()
-            if self._drain.on:
-                return
-            if self._tasks is not None:
-                self._working += 1
-                self._tasks.start_soon(self._occupy, self._entries[run_id], Slot(self._slots))
-
-    async def _occupy(self, entry: Entry, slot: Slot) -> None:
-        entry.queued = False
-        try:
-            again = await self._worker.work(entry, slot)
-        finally:
-            slot.release()
-            self._working -= 1
-            if self._working == 0:
-                self._idle.set()
-        self._on_questions(entry.open_questions())
-        if again is not None and not self._drain.on:
-            self._enter_in(entry, again)
-
-    def _enqueue(self, entry: Entry) -> None:
-        """Let the run be entered, unless it will be or is already."""
-        if not entry.queued and entry.loaded is None:
-            entry.queued = True
-            self._queue.send_nowait(entry.run_id)
-            entry.notify()
-
-    def _enter_in(self, entry: Entry, seconds: float) -> None:
-        async def later() -> None:
-            await self._clock.sleep(seconds)
-            self._enqueue(entry)
-
-        if self._tasks is not None:
-            self._tasks.start_soon(later)
 
     async def _write_indexes(self) -> None:
         """Keep meta.json of working runs at most a second behind."""
@@ -398,11 +454,9 @@ class Supervisor:
     async def _finish_drain(self) -> None:
         """Wait for the runs to come to rest; one that cannot (a full disk, say) is left as a crash would leave it."""
         with anyio.move_on_after(DRAIN_S):
-            while self._working:
-                self._idle = anyio.Event()
-                await self._idle.wait()
-        if self._working:
-            log.warning("not all runs came to rest in time", working=self._working)
+            await self._admission.drained()
+        if self._admission.working:
+            log.warning("not all runs came to rest in time", working=self._admission.working)
 
 
 def _problem(problem: Problem) -> Json:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -11,6 +11,7 @@ from random import Random
 import anyio
 import structlog
 
+from onward.core.daemon_facts import is_copy, was_elsewhere
 from onward.core.fold import NewerRecord
 from onward.core.ids import is_call_id
 from onward.core.plan import Verdict
@@ -30,11 +31,13 @@ from onward.ports.process import EndedBy, ProcessSpawner, Trace
 from onward.ports.store import Beside, RunStore
 from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant, recover
+from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry, Loaded
 from onward.supervisor.live import LiveRun
 from onward.supervisor.models import Models
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slot
+from onward.testing import faults
 
 log = structlog.get_logger()
 
@@ -42,6 +45,9 @@ AGAIN_FIRST_S, AGAIN_LONGEST_S = 1.0, 60.0
 PARKED_FIRST_S, PARKED_LONGEST_S = 30.0, 1800.0
 EXPIRY_GRACE_S = 60.0
 """Seconds after the daemon began to serve in which no question expires: one that did meanwhile can be answered."""
+
+
+ELSEWHERE = "it was worked on in another place: this is a copy, or a restored backup"
 
 
 @dataclass(slots=True)
@@ -64,6 +70,7 @@ class Worker:
     random: Random
     claimant: Claimant
     pacer: Pacer
+    daemon_log: DaemonLog
     report: Report
     drain: Drain
     orphan_grace_s: float
@@ -117,12 +124,12 @@ class Worker:
 
     async def _enter(self, entry: Entry, live: LiveRun, slot: Slot, beside: Beside) -> None:
         state = live.state
-        if self.drain.on or not _may_enter(state, stamp(self.clock.now())):
+        if self._is_elsewhere(entry, state) or not await self._goes_on(entry, live):
             self.report.count(state, None)
             return
-        if state.cancel_by is None and not await self._has_workspace(entry, live):
-            self.report.count(state, None)
-            return
+        if was_elsewhere(state, self.daemon_log.here):  # these calls belong to another daemon, which may live
+            await self.store.set_call_dirs_aside(entry.run_id)
+            beside = replace(beside, call_dirs=())
         decided = await recover(live, self.store, self.spawner, self.claimant, beside)
         self.report.count(state, decided)
         if beside.call_dirs:
@@ -131,12 +138,29 @@ class Worker:
             return
         if decided.revived is not None:
             log.info("run revived", cause=decided.revived.cause, settled=len(decided.settlements))
-            await self.pacer.wait()
+        faults.hit_of("run.enter", entry.run_id)
         try:
             async with mcp_tools(state.agent, self._place(state)) as more:
                 await self._drive(entry, live, slot, decided.adopt, dict(self.tools) | more)
         except Unavailable as error:
             await self._park(entry, live, error.needs, str(error))
+
+    def _is_elsewhere(self, entry: Entry, state: RunState) -> bool:
+        """Hold a run back that was worked on in another place."""
+        if state.status is Status.ACTIVE and is_copy(state, self.daemon_log.here, self.daemon_log.facts):
+            entry.held = ELSEWHERE
+            self.report.add("held", entry.run_id, ELSEWHERE)
+        return entry.held is not None
+
+    async def _goes_on(self, entry: Entry, live: LiveRun) -> bool:
+        state = live.state
+        if self.drain.on or not _may_enter(state, stamp(self.clock.now())):
+            return False
+        if state.cancel_by is not None:
+            return True
+        if entry.run_id in self.report.waits_for:
+            await self.pacer.wait()  # before anything is written: one that still waits here is charged nothing
+        return not self.drain.on and await self._has_workspace(entry, live)
 
     def _place(self, state: RunState) -> Place:
         return Place(
@@ -251,6 +275,8 @@ class Worker:
         return again
 
     def _wake_in(self, entry: Entry) -> float | None:
+        if entry.held is not None:
+            return None
         if entry.index.get("waiting_on") == "human":
             entry.failures = 0
             return None if entry.index["wake_at"] is None else self.expiry_in(entry.index["wake_at"])

@@ -51,6 +51,8 @@ class FakeOperations:
         self.recovery: Json = {"done": True, "waiting": 0, "interrupted": 0, "counts": {}, "reasons": []}
         self.watchers = 0
         self.config: Json = {"ok": True, "problems": [], "loaded_at": None, "restart_needed": []}
+        self.held: Json = {"on": False, "reasons": {}, "runs": 0}
+        self.releases: list[str | None] = []
         self.news: list[Json] = []
         self.pieces: dict[str, list[str]] = {}
         self._news = anyio.Event()
@@ -214,7 +216,20 @@ class FakeOperations:
             counts[str(run.status)] = counts.get(str(run.status), 0) + 1
         known: Json = {"version": "0.1.0", "pid": self.pid, "instance": "fake", "uptime_s": 1.0}
         known |= {"runs": counts, "ready": self.ready, "recovery": self.recovery, "limits": {}, "config": self.config}
+        known["hold"] = self.held
         return known
+
+    async def hold(self, *, by: str, reason: str = "") -> Json:
+        self.held = {"on": True, "reasons": {"asked": reason or f"asked for by {by}"}, "runs": 0}
+        return await self.daemon()
+
+    async def release(self, run_id: str | None = None, *, by: str) -> Json:
+        if run_id is not None:
+            self._run(run_id)
+        else:
+            self.held = {"on": False, "reasons": {}, "runs": 0}
+        self.releases.append(run_id)
+        return await self.daemon()
 
     async def stop(self, *, leave_running: bool) -> None:
         self.stops.append(leave_running)

@@ -9,6 +9,8 @@ the first) of that point in this process:
 * `enospc*`, `eio*`  the step fails with that errno from then on
 * `short`  (writes) only half of the bytes are written, once
 
+Points of one run are written `point@RUN`: `run.fold@RUN` (its journal is folded), `run.enter@RUN`. No trace has them.
+
 `ONWARD_FAULT_TRACE=FILE` appends one line per hit, so that a sweep can first learn which points a scenario passes.
 """
 
@@ -72,9 +74,16 @@ def hit(point: str) -> str | None:
     Raises:
         OSError: With the errno that the plan asks for here.
     """
-    if _plan is None:
-        return None
-    action = _plan.hit(point)
+    return None if _plan is None else _act(_plan.hit(point), point)
+
+
+def hit_of(point: str, run_id: str) -> None:
+    """Pass a point of one run; as `hit`."""
+    if _plan is not None and (point := f"{point}@{run_id}") in _plan.actions:
+        _act(_plan.hit(point), point)
+
+
+def _act(action: str | None, point: str) -> str | None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "stop":

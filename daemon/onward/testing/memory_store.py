@@ -122,7 +122,6 @@ class MemoryStore:
     `evidence` is an existing directory; below it are the calls of all runs.
     """
 
-    instance = "0" * 32
     machine_id = "a machine in memory"
     runs_inode = 1
 
@@ -131,6 +130,8 @@ class MemoryStore:
         self.secrets = KnownSecrets()
         self.runs: dict[str, StoredRun] = {}
         self.full = False
+        self.instance = "0" * 32
+        self.held: str | None = None
         self._evidence = evidence
         self.noted: list[Json] = []
         """The facts so far."""
@@ -241,6 +242,21 @@ class MemoryStore:
         for name in filter(is_call_id, await self.call_dirs(run_id)):
             path = self.call_dir(run_id, name)
             await to_thread.run_sync(path.rename, path.with_name(f"{name}.aside"))
+
+    async def renew_instance(self) -> None:
+        await lowlevel.checkpoint()
+        self.check_space()
+        self.instance = f"{int(self.instance) + 1:032}"
+
+    async def hold(self) -> str | None:
+        await lowlevel.checkpoint()
+        return self.held
+
+    async def set_hold(self, why: str | None) -> None:
+        await lowlevel.checkpoint()
+        if why is not None:
+            self.check_space()
+        self.held = why
 
     async def append_fact(self, **members: Any) -> None:
         await lowlevel.checkpoint()

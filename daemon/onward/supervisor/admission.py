@@ -1,0 +1,244 @@
+"""Which runs come to work, and when: suspects alone and first, then the others side by side; none while it is held."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from onward.core.daemon_facts import COPY, ENTERED, READ, StartDecision, has_settled, is_suspect
+from onward.core.fold import NewerRecord
+from onward.core.records import Json
+from onward.core.replay import NotAJournal
+from onward.errors import OnwardError
+from onward.ports.clock import Clock
+from onward.ports.store import RunStore
+from onward.supervisor.daemon_log import DaemonLog
+from onward.supervisor.entries import Entry
+from onward.supervisor.report import Report
+from onward.supervisor.slots import Slot, Slots
+from onward.supervisor.worker import Drain, Worker
+
+log = structlog.get_logger()
+
+SUSPECT_S = 60.0
+"""Seconds after which a suspect that does nothing is no longer waited for."""
+READERS = 4
+ASKED = "asked"
+
+
+@dataclass(slots=True)
+class Hold:
+    """Why nothing is entered, by words: `asked`, `copy`, `crash-loop`. Without any, runs are entered."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def on(self) -> bool:
+        return bool(self.reasons)
+
+    def to_json(self) -> Json:
+        return {"on": self.on, "reasons": dict(self.reasons)}
+
+
+class Admission:
+    """The one way in: first start, recovery at boot and every later return pass through the queue and `Worker.work`."""
+
+    def __init__(
+        self,
+        *,
+        entries: Mapping[str, Entry],
+        worker: Worker,
+        store: RunStore,
+        daemon_log: DaemonLog,
+        slots: Slots,
+        clock: Clock,
+        drain: Drain,
+        report: Report,
+        on_rest: Callable[[Entry], None],
+    ) -> None:
+        self._entries = entries
+        self._worker = worker
+        self._store = store
+        self._log = daemon_log
+        self._slots = slots
+        self._clock = clock
+        self._drain = drain
+        self._report = report
+        self._on_rest = on_rest
+        self._queue, self._queued = anyio.create_memory_object_stream[Entry](float("inf"))
+        self._tasks: TaskGroup | None = None
+        self._idle = anyio.Event()
+        self._decided: StartDecision | None = None
+        self._let_go: set[str] = set()
+        self._found: list[Entry] = []
+        self.hold = Hold()
+        self.working = 0
+
+    def prepare(self, decided: StartDecision) -> None:
+        """Take what was decided about this start."""
+        self._decided = decided
+
+    def enqueue(self, entry: Entry) -> None:
+        """Let the run be entered, unless it will be or is already."""
+        if not entry.queued and entry.loaded is None and entry.suspended is None:
+            entry.queued = True
+            self._queue.send_nowait(entry)
+            entry.notify()
+
+    def enqueue_in(self, entry: Entry, seconds: float) -> None:
+        async def later() -> None:
+            await self._clock.sleep(seconds)
+            self.enqueue(entry)
+
+        if self._tasks is not None:
+            self._tasks.start_soon(later)
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Let the runs that were found come in; the queue is served by `serve`."""
+        self._tasks = tasks
+        self._found = [entry for entry in self._entries.values() if entry.queued]
+        for entry in self._found:
+            self._queue.send_nowait(entry)
+
+    async def serve(self) -> None:
+        """Let runs in, for ever."""
+        async for entry in self._queued:
+            if not entry.queued:
+                continue  # it came in another way meanwhile
+            if (reason := self._held(entry)) is not None:
+                self._hold_back(entry, reason)
+                continue
+            if not self.hold.on:
+                await self._suspects_first()
+            if self._drain.on:
+                return
+            if entry.queued:
+                await self._slots.acquire()
+                self._let_in(entry)
+
+    async def drained(self) -> None:
+        """Wait until no run works any more."""
+        while self.working:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    # Holding
+
+    def _held(self, entry: Entry) -> str | None:
+        """Return why the run is not let in."""
+        if not self.hold.on or entry.run_id in self._let_go:
+            return None
+        if list(self.hold.reasons) == [COPY] and self._log.facts.lets_go(entry.run_id, self._log.here):
+            return None
+        return "; ".join(self.hold.reasons.values())
+
+    def _hold_back(self, entry: Entry, reason: str) -> None:
+        entry.held, entry.queued = reason, False
+        self._report.add("held", entry.run_id, reason)
+        entry.notify()
+
+    def let_go(self, entry: Entry) -> None:
+        """Let one run in, whatever holds the others."""
+        self._let_go.add(entry.run_id)
+        self._go_on(entry)
+
+    def let_all_go(self) -> None:
+        """Let all runs in that were held."""
+        self.hold.reasons.clear()
+        self._let_go.clear()
+        for entry in list(self._entries.values()):
+            self._go_on(entry)
+
+    def _go_on(self, entry: Entry) -> None:
+        if entry.held is not None:
+            entry.held = None
+            self._report.look_again(entry.run_id)
+            self.enqueue(entry)
+
+    # Suspects
+
+    async def _suspects_first(self) -> None:
+        """Before the first run comes in: find those that may be what killed daemons, and enter them one by one."""
+        decided, self._decided = self._decided, None
+        if decided is None:
+            return
+        found, self._found = [entry for entry in self._found if entry.queued], []
+        unknown = [entry for entry in found if decided.unclean or entry.suspect is None]
+        if unknown:
+            await self._log.note("FoldingBegun", runs=len(unknown))
+            await self._look_at_all(unknown, one_by_one=decided.one_by_one)
+            await self._log.note("FoldingEnded")
+        for entry in found:
+            if entry.suspect and entry.queued and not self._drain.on:
+                log.warning("suspect enters alone", run_id=entry.run_id)
+                await self._slots.acquire()
+                await self._watched(entry)
+
+    async def _look_at_all(self, entries: Sequence[Entry], *, one_by_one: bool) -> None:
+        if one_by_one:
+            for entry in entries:
+                await self._log.note("RunEntering", run_id=entry.run_id, doing=READ)
+                await self._look_at(entry)
+            return
+        limit = anyio.Semaphore(READERS)
+
+        async def look(entry: Entry) -> None:
+            async with limit:
+                await self._look_at(entry)
+
+        async with anyio.create_task_group() as tasks:
+            for entry in entries:
+                tasks.start_soon(look, entry)
+
+    async def _look_at(self, entry: Entry) -> None:
+        try:
+            entry.suspect = is_suspect((await self._store.read(entry.run_id)).state)
+        except (OnwardError, NotAJournal, NewerRecord):
+            entry.suspect = False  # it is said when the run is opened
+
+    async def _watched(self, entry: Entry) -> None:
+        """Let a run in that may end this daemon; returns when it has progressed, rests, waits, or had its time."""
+        over = anyio.Event()
+        async with self._log.naming(entry.run_id, ENTERED), anyio.create_task_group() as both:
+
+            async def settled() -> None:
+                while not (over.is_set() or (entry.loaded is not None and has_settled(entry.loaded.live.state))):
+                    await entry.waiter().wait()
+                both.cancel_scope.cancel()
+
+            both.start_soon(settled)
+            self._let_in(entry, over)
+            await self._clock.sleep(SUSPECT_S)
+            both.cancel_scope.cancel()
+
+    # At work
+
+    def _let_in(self, entry: Entry, over: anyio.Event | None = None) -> None:
+        """Take the slot that was acquired. `over` is set when the run has come to rest."""
+        if self._tasks is None:
+            return
+        if over is None and entry.watched:
+            entry.watched = False
+            self._tasks.start_soon(self._watched, entry)
+            return
+        entry.queued = False
+        self.working += 1
+        self._tasks.start_soon(self._occupy, entry, Slot(self._slots), over)
+
+    async def _occupy(self, entry: Entry, slot: Slot, over: anyio.Event | None) -> None:
+        try:
+            again = await self._worker.work(entry, slot)
+        finally:
+            slot.release()
+            self.working -= 1
+            if self.working == 0:
+                self._idle.set()
+            if over is not None:
+                over.set()
+        entry.notify()
+        self._report.tell()
+        self._on_rest(entry)
+        if again is not None and not self._drain.on:
+            self.enqueue_in(entry, again)
