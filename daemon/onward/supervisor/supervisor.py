@@ -45,6 +45,8 @@ log = structlog.get_logger()
 
 INDEX_EVERY_S = 1.0
 DRAIN_S = 45.0
+SAID_EVERY = 100
+"""Runs that are looked at between two words about it."""
 _RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
 
 
@@ -107,12 +109,18 @@ class Supervisor:
 
     # Life
 
-    async def boot(self) -> None:
-        """List the runs and end what belongs to none that lives; nothing is entered yet."""
+    async def boot(self, progress: Callable[[str], None] = lambda _said: None) -> None:
+        """List the runs and end what belongs to none that lives; nothing is entered yet.
+
+        `progress` is told whenever another piece of that is done.
+        """
         listed = await self._store.list_runs()
+        progress(f"{len(listed)} runs listed")
         resting = {run.run_id for run in listed if run.index is not None and run.index["status"] in TERMINAL}
-        for run in listed:
+        for number, run in enumerate(listed, 1):
             await self._found(run)
+            if number % SAID_EVERY == 0:
+                progress(f"{number} of {len(listed)} runs looked at")
         keep = frozenset(
             [
                 (run.run_id, call_id)
@@ -153,10 +161,22 @@ class Supervisor:
                     entry.loaded.native.drain(leave_running=leave_running)
             self._stopped.set()
 
+    async def draining(self) -> None:
+        """Return as soon as a stop was asked for."""
+        await self._stopped.wait()
+
     @property
     def recovering(self) -> int:
         """How many runs found at the start were not looked at yet."""
         return len(self._report.waits_for)
+
+    @property
+    def summary(self) -> str:
+        """What is being done, in a few words."""
+        if self._drain.on:
+            return f"stopping: {self._working} runs come to rest"
+        config = "" if self._configuration.to_json()["ok"] else "; the configuration is wrong: see onward status"
+        return f"{self._working} of {len(self._entries)} runs work, {self.recovering} to be recovered{config}"
 
     # Operations
 
