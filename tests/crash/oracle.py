@@ -44,7 +44,7 @@ def problems_with(home: Home, scripts: dict[str, Path], *, forgotten: Sequence[s
     for key, script in scripts.items():
         for run_dir in by_key[key]:
             journal = read_journal(run_dir)
-            found = [*journal.problems, *_run_problems(journal, script), *_effect_problems(journal, happened)]
+            found = [*journal.problems, *run_problems(journal, script), *effect_problems(journal, happened)]
             found += _status_problems(run_dir, listed.get(run_dir.name))
             found += _request_problems(home.path / REQUESTS, script, journal)
             if found:
@@ -55,7 +55,7 @@ def problems_with(home: Home, scripts: dict[str, Path], *, forgotten: Sequence[s
     return problems + list(_leftovers(home))
 
 
-def _run_problems(journal: Journal, script: Path) -> Iterator[str]:
+def run_problems(journal: Journal, script: Path) -> Iterator[str]:
     """None lost, nothing twice: the script's turns in order, each call settled once, the run ended once."""
     turns = json.loads(script.read_bytes())["turns"]
     answered = [record["turn"] for record in journal.of("AssistantTurn")]
@@ -106,7 +106,7 @@ def _revival_problems(journal: Journal) -> Iterator[str]:
         yield f"revivals are counted {revived}"
 
 
-def _effect_problems(journal: Journal, happened: Counter[str]) -> Iterator[str]:
+def effect_problems(journal: Journal, happened: Counter[str]) -> Iterator[str]:
     """Compare the side effects with what the journal says; what is accounted for is taken out of `happened`."""
     settlements = journal.settlements()
     edited = {done["call_id"]: done["arguments"] for done in journal.of("ToolCallStarted") if done.get("arguments")}

@@ -76,6 +76,10 @@ class Instance:
         self.workspace.mkdir(parents=True)
         self.log = self.home / "daemon.log"
 
+    @property
+    def socket(self) -> Path:
+        return self.home / "onward.sock"
+
     # Its life
 
     def launch(self, **env: str) -> "subprocess.Popen[bytes]":
@@ -137,7 +141,7 @@ class Instance:
         return self._ask("POST", path, json.dumps(body), headers)
 
     def _ask(self, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None) -> Answer:
-        connection = _Connection(self.home / "onward.sock")
+        connection = _Connection(self.socket)
         try:
             sent = {"content-type": "application/json", "Onward-Request": "1", **(headers or {})}
             connection.request(method, path, body, sent)

@@ -33,7 +33,14 @@ _TURNED_AWAY = (
 )
 
 
-async def serve(app: ASGIApp, socket_path: Path, *, on_ready: Callable[[], object], shutdown: anyio.Event) -> None:
+async def serve(
+    app: ASGIApp,
+    socket_path: Path,
+    *,
+    on_ready: Callable[[], object],
+    shutdown: anyio.Event,
+    listener: socket.socket | None = None,
+) -> None:
     """Serve `app` at `socket_path` until `shutdown` is set, then end open requests within a few seconds.
 
     The lock on the runs directory must be held: it is what makes this the only daemon, and what allows the removal of
@@ -44,14 +51,18 @@ async def serve(app: ASGIApp, socket_path: Path, *, on_ready: Callable[[], objec
         socket_path: Made with mode 0600, in a directory that is made with mode 0700 where it is missing.
         on_ready: Called once, on the event loop, when the socket is served.
         shutdown: Ends it.
+        listener: Listens already, made by who started this daemon and left to it at the end; None: made here.
 
     Raises:
         Refused: Somebody else serves there, something else stands there, or others can write the directory.
         BadConfiguration: The path is too long.
     """
+    server = _Server(_config(app), on_ready, shutdown)
+    if listener is not None:
+        return await server.serve([listener])
     listener = await to_thread.run_sync(open_listener, socket_path)
     try:
-        await _Server(_config(app), on_ready, shutdown).serve([listener])
+        await server.serve([listener])
     finally:
         listener.close()
         with anyio.CancelScope(shield=True):

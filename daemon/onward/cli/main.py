@@ -25,6 +25,9 @@ def daemon(
     hold: Annotated[bool, typer.Option("--hold", help="List and serve the runs, but enter none.")] = False,
 ) -> int:
     """Run the daemon in the foreground (what systemd starts)."""
+    from onward.supervisor.service_manager import guard_process
+
+    guard_process()
     from onward.config.places import find_places
     from onward.config.settings import load_settings
     from onward.supervisor.main import run_daemon

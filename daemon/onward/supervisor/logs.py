@@ -1,6 +1,7 @@
-"""Logs: JSON lines for a machine, readable ones for a terminal; always on stderr, never the truth."""
+"""Logs: JSON for a machine, on stderr or in the journal of systemd, readable lines for a terminal; never the truth."""
 
 import logging
+import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 from onward.core.masking import KnownSecrets
 from onward.core.text import display
+from onward.supervisor.journald import JournalWriter, stderr_is_journal
 
 MAX_FIELD = 4000
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -28,10 +30,11 @@ def configure(level: str, form: Literal["auto", "json", "console"], secrets: Kno
     set_level(level)
     on_terminal = sys.stderr.isatty() if form == "auto" else form == "console"
     renderer: Processor
+    journal = None if form == "console" else _journal()
     if on_terminal:
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     else:
-        renderer = structlog.processors.JSONRenderer()
+        renderer = partial(_write, journal) if journal else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             _severe_enough,
@@ -51,6 +54,20 @@ def configure(level: str, form: Literal["auto", "json", "console"], secrets: Kno
 def set_level(level: str) -> None:
     """Write from this level on: debug, info, warning or error."""
     _Least.level = _LEVELS[level]
+
+
+def _journal() -> JournalWriter | None:
+    """Return the way to journald, if stderr leads there anyway."""
+    try:
+        return JournalWriter() if stderr_is_journal(os.environ.get("JOURNAL_STREAM")) else None
+    except OSError:
+        return None  # stderr it is
+
+
+def _write(journal: JournalWriter, logger: "WrappedLogger", method: str, event: "EventDict") -> str:
+    fields = dict(event)
+    journal.write(str(structlog.processors.JSONRenderer()(logger, method, event)), fields)
+    raise structlog.DropEvent
 
 
 def _severe_enough(_logger: "WrappedLogger", method: str, event: "EventDict") -> "EventDict":

@@ -33,6 +33,8 @@ from onward.supervisor.configuration import ConfigurationFiles
 from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.notify import Notifier
 from onward.supervisor.reload import watch_configuration
+from onward.supervisor.service_manager import ServiceManager
+from onward.supervisor.stopping import Stop, ask_systemd
 from onward.supervisor.supervisor import Supervisor
 from onward.supervisor.threads import make_threads
 from onward.testing import faults
@@ -40,6 +42,8 @@ from onward.testing import faults
 log = structlog.get_logger()
 
 LOCK_CHECK_S = 60.0
+SAY_EVERY_S = 10.0
+BY_HAND = Stop(leave_running=True, reason="somebody sent the signal")
 EXIT_AT_ONCE = 1
 
 
@@ -53,13 +57,14 @@ class World:
     """None: launchers, in cgroups of their own where the service manager has delegated its own to this daemon."""
     boot_id: str = field(default_factory=boot_id)
     secrets: KnownSecrets = field(default_factory=KnownSecrets)
+    manager: ServiceManager = field(default_factory=lambda: ServiceManager.from_environment(os.environ))
 
 
 def run_daemon(settings: Settings, world: World | None = None, *, hold: bool = False) -> int:
     """Run the daemon in the foreground until it is told to stop; returns its exit code. With `hold`, no run is entered.
 
-    SIGTERM and SIGINT drain it and leave commands running for the next daemon; a second one ends it at once. SIGHUP
-    reads the configuration again.
+    SIGTERM and SIGINT drain it and leave commands running for the next daemon, unless systemd says that the unit stops
+    or the machine goes down; a second one ends it at once. SIGHUP reads the configuration again.
 
     Raises:
         OnwardError: It cannot begin: another daemon holds the runs, the socket is served, the disk refuses.
@@ -131,10 +136,10 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
             orphan_grace_s=settings.daemon.orphan_grace_s,
             isolation=isolation.to_json(),
         )
-        await supervisor.boot(hold=hold)
+        await supervisor.boot(world.manager.progress, hold=hold)
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it again
-        await _live(supervisor, store, places, configuration, notifier)
+        await _live(supervisor, store, places, configuration, notifier, world.manager)
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
@@ -160,6 +165,7 @@ async def _live(
     places: Places,
     configuration: ConfigurationFiles,
     notifier: Notifier,
+    manager: ServiceManager,
 ) -> None:
     shutdown = anyio.Event()
     app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown, is_in_a_call=is_in_a_call))
@@ -167,15 +173,18 @@ async def _live(
 
     def ready() -> None:
         log.info("ready", socket=str(places.socket), runs_dir=str(places.runs_dir), recovering=supervisor.recovering)
+        manager.ready(supervisor.summary)
 
     async with anyio.create_task_group() as tasks:
 
         async def api() -> None:
-            await serve(app, places.socket, on_ready=ready, shutdown=shutdown)
+            await serve(app, places.socket, on_ready=ready, shutdown=shutdown, listener=manager.listener)
             served.set()
 
         tasks.start_soon(api)
-        tasks.start_soon(_signals, supervisor)
+        tasks.start_soon(_signals, supervisor, manager)
+        tasks.start_soon(_tell, manager, supervisor)
+        tasks.start_soon(_tell_of_stop, manager, supervisor)
         tasks.start_soon(_watch_lock, store)
         tasks.start_soon(notifier.serve)
         tasks.start_soon(watch_configuration, configuration)
@@ -185,19 +194,38 @@ async def _live(
         tasks.cancel_scope.cancel()
 
 
-async def _signals(supervisor: Supervisor) -> None:
+async def _tell(manager: ServiceManager, supervisor: Supervisor) -> None:
+    """Tell the service manager what is being done, and that this loop goes round."""
+    if manager.address is None:
+        return
+    often_s = min(manager.watchdog_s / 3 if manager.watchdog_s else SAY_EVERY_S, SAY_EVERY_S)
+    while True:
+        manager.alive(supervisor.summary)
+        await anyio.sleep(min(often_s, 1.0) if supervisor.recovering else often_s)
+
+
+async def _tell_of_stop(manager: ServiceManager, supervisor: Supervisor) -> None:
+    await supervisor.draining()
+    manager.stopping(supervisor.summary)
+
+
+async def _signals(supervisor: Supervisor, manager: ServiceManager) -> None:
     """SIGTERM and SIGINT drain, the second at once; SIGHUP reads the configuration again."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
         asked = False
         async for number in received:
             if number == signal.SIGHUP:
+                manager.reloading()
                 await supervisor.reload()
+                manager.ready(supervisor.summary)
                 continue
             if asked:
                 log.warning("ended at once by a second signal", signal=signal.Signals(number).name)
                 os._exit(EXIT_AT_ONCE)
             asked = True
-            await supervisor.stop(leave_running=True)
+            stop = await ask_systemd() if number == signal.SIGTERM and manager.address else BY_HAND
+            log.info("told to stop", signal=signal.Signals(number).name, reason=stop.reason)
+            await supervisor.stop(leave_running=stop.leave_running)
 
 
 async def _watch_lock(store: FileStore) -> None:

@@ -48,6 +48,8 @@ log = structlog.get_logger()
 
 INDEX_EVERY_S = 1.0
 DRAIN_S = 45.0
+SAID_EVERY = 100
+"""Runs that are looked at between two words about it."""
 _RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
 
 
@@ -121,17 +123,21 @@ class Supervisor:
 
     # Life
 
-    async def boot(self, *, hold: bool = False) -> None:
+    async def boot(self, progress: Callable[[str], None] = lambda _said: None, *, hold: bool = False) -> None:
         """List the runs and end what belongs to none that lives; nothing is entered yet.
 
-        With `hold`, or where something else holds the runs, nothing is ended either.
+        With `hold`, or where something else holds the runs, nothing is ended either. `progress` is told whenever
+        another piece is done.
         """
         decided = await self._log.begin()
         await self._hold_if(decided, asked=hold)
         self._admission.prepare(decided)
         listed = await self._store.list_runs()
-        for run in listed:
+        progress(f"{len(listed)} runs listed")
+        for number, run in enumerate(listed, 1):
             await self._found(run)
+            if number % SAID_EVERY == 0:
+                progress(f"{number} of {len(listed)} runs looked at")
         ended = 0 if self._admission.hold.on else await self._end_leftovers()
         log.info("runs listed", runs=len(listed), to_enter=len(self._report.waits_for), leftovers_ended=ended)
         self._report.tell()
@@ -185,10 +191,22 @@ class Supervisor:
                     entry.loaded.native.drain(leave_running=leave_running)
             self._stopped.set()
 
+    async def draining(self) -> None:
+        """Return as soon as a stop was asked for."""
+        await self._stopped.wait()
+
     @property
     def recovering(self) -> int:
         """How many runs found at the start were not looked at yet."""
         return len(self._report.waits_for)
+
+    @property
+    def summary(self) -> str:
+        """What is being done, in a few words."""
+        if self._drain.on:
+            return f"stopping: {self._admission.working} runs come to rest"
+        config = "" if self._configuration.to_json()["ok"] else "; the configuration is wrong: see onward status"
+        return f"{self._admission.working} of {len(self._entries)} runs work, {self.recovering} to be recovered{config}"
 
     # Operations
 

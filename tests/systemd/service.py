@@ -1,0 +1,138 @@
+"""Onward as the service of a private machine: the installed wheel under the shipped unit."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.instances import Answer, Instance, Json
+from tests.support import until
+from tests.systemd.machine import Machine
+
+ROOT = Path(__file__).parents[2]
+HOME = Path("/var/lib/onward")
+NOT_NEEDED = (
+    "mypy",
+    "mypyc",
+    "ruff*",
+    "pip",
+    "setuptools",
+    "hypothesis",
+    "*__mypyc*",
+    "__pycache__",
+    "*.pth",
+    "onward*",
+)
+
+
+def interpreter() -> str | None:
+    """Return a Python that services may execute (none in a home directory), to which these dependencies belong."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    found = [str(Path(base, name)) for base in ("/usr/bin", "/usr/local/bin") if Path(base, name).exists()]
+    return found[0] if found else None
+
+
+def build(opt: Path) -> None:
+    """Make what becomes /opt: the wheel, installed in a virtual environment of its own, and the sysusers file."""
+    python = interpreter()
+    assert python is not None
+    dist, dependencies = opt / "dist", opt / "dependencies"
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = dist.glob("*.whl")
+    site = Path(next(path for path in sys.path if path.endswith("site-packages")))
+    shutil.copytree(site, dependencies, ignore=shutil.ignore_patterns(*NOT_NEEDED), copy_function=_link)
+    install(opt, python, wheel, "1")
+    (opt / "onward/current").symlink_to("1")
+    shutil.copy(ROOT / "systemd/onward.sysusers", opt)
+
+
+def install(opt: Path, python: str, wheel: Path, version: str) -> None:
+    """Install a wheel under onward/<version>; the dependencies are those of this environment, without a network."""
+    venv = opt / "onward" / version
+    subprocess.run([python, "-m", "venv", "--without-pip", str(venv)], check=True, capture_output=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site), str(wheel)],
+        check=True,
+        capture_output=True,
+    )
+    (site / "dependencies.pth").write_text("/opt/dependencies\n")
+    program = venv / "bin/onward"
+    program.write_text(
+        f"#!/opt/onward/{version}/bin/python\nimport sys\nfrom onward.cli.main import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        Path(target).hardlink_to(source)
+    except OSError:
+        shutil.copy2(source, target)
+    return target
+
+
+class Service(Instance):
+    """The daemon of a machine. `home` and what is below it are seen from here, `HOME` is what it is inside."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.home = machine.root / str(HOME).lstrip("/")
+        self.runs = self.home / "runs"
+        self.workspace = self.home / "workspaces/shared"
+        self.env: dict[str, str] = {}
+
+    @property
+    def socket(self) -> Path:
+        return self.machine.root / "run/onward/onward.sock"
+
+    @property
+    def pid(self) -> int:
+        """The daemon's, as it is inside."""
+        return int(self.machine.property("MainPID"))
+
+    def script(self, *turns: Any, name: str = "script.json") -> str:
+        (self.home / name).write_text(json.dumps({"turns": turns}))
+        return f"scripted/{HOME / name}"
+
+    def make_workspace(self, name: str) -> Path:
+        """Make a workspace; returns it as it is seen from here."""
+        path = self.home / "workspaces" / name
+        path.mkdir()
+        owner = self.home.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)
+        return path
+
+    def ask_for(self, model: str, *, key: str | None = None, task: str = "do it", **members: Any) -> Answer:
+        workspace = members.pop("workspace", "shared")
+        return self.post(
+            "/v1/runs",
+            {"task": task, "workspace": str(HOME / "workspaces" / workspace), "model": model, **members},
+            **({} if key is None else {"Idempotency-Key": key}),
+        )
+
+    def systemctl(self, *words: str, check: bool = True) -> str:
+        return self.machine.run("systemctl", *words, check=check).stdout
+
+    def until_back(self, but: int) -> None:
+        """Wait until another daemon than this one serves."""
+        until(lambda: self.serves() and self.pid not in (0, but), 60)
+
+    def serves(self) -> bool:
+        try:
+            return self.get("/readyz").status == 200
+        except OSError:
+            return False
+
+    def logged(self, *words: str) -> list[Json]:
+        """Return the journal's entries of the unit."""
+        told = self.machine.run("journalctl", "-u", "onward.service", "-o", "json", "--no-pager", *words).stdout
+        return [json.loads(line) for line in told.splitlines()]
