@@ -50,6 +50,7 @@ def test_a_command_that_was_started_without_a_group_is_adopted(home: Instance) -
     home.kill()
     home.cgroup = group
     home.start()
+    home.until(lambda: home.get("/v1/daemon").body["recovery"]["done"])
     (home.workspace / "go").touch()
     home.until_status(run_id, "completed")
     (done,) = home.records(run_id, "ToolCallDone")
@@ -70,6 +71,7 @@ def test_a_command_outlives_the_daemon_in_its_group_and_is_adopted(home: Instanc
     home.until(lambda: kernel.leaders(str(call)) and kernel.members(str(call / "cmd")))
     home.kill()
     home.start()
+    home.until(lambda: home.get("/v1/daemon").body["recovery"]["done"])
     (home.workspace / "go").touch()
     home.until_status(run_id, "completed")
     (done,) = home.records(run_id, "ToolCallDone")
