@@ -93,3 +93,54 @@ def test_a_daemon_begins_and_stops_on_a_full_disk(instance: Instance) -> None:
     assert instance.until_status(run_id, "completed", timeout_s=60)["revivals"]["charged"] == 1
     fill(instance.runs)
     assert instance.kill(15) == 0
+
+
+def without_inodes(runs: Path) -> None:
+    """Take the last inode: nothing new can be made, though files can grow."""
+    number = 0
+    while True:
+        try:
+            (runs / f"filling-{number}").touch(exist_ok=False)
+        except OSError:
+            return
+        number += 1
+
+
+def make_room(runs: Path) -> None:
+    for filling in runs.glob("filling*"):
+        filling.unlink()
+
+
+def test_a_cancel_ends_the_command_though_no_file_can_be_made(instance: Instance) -> None:
+    subprocess.run(["mount", "-o", "remount,nr_inodes=60", str(instance.runs)], check=True)
+    run_id = instance.start().run(shell("echo $$ > begun; sleep 60; touch ended"), {"text": "done"})
+    instance.until(lambda: (instance.workspace / "begun").exists() and (instance.workspace / "begun").read_text())
+    command = int((instance.workspace / "begun").read_text())
+    without_inodes(instance.runs)
+    assert instance.post(f"/v1/runs/{run_id}/cancel", {}).status == 200
+    instance.until(lambda: not Path(f"/proc/{command}").exists())
+    make_room(instance.runs)
+    instance.until_status(run_id, "cancelled")
+    (done,) = instance.records(run_id, "ToolCallDone")
+    assert (done["outcome"], "nothing was done" in done["result"]) == ("cancelled", False)
+    assert not (instance.workspace / "ended").exists()
+
+
+@pytest.mark.parametrize("take", [fill, without_inodes])
+def test_recovery_on_a_full_disk_waits_for_space_and_loses_no_result(
+    instance: Instance, take: Callable[[Path], None]
+) -> None:
+    subprocess.run(["mount", "-o", "remount,nr_inodes=60", str(instance.runs)], check=True)
+    command = "touch begun; until [ -e go ]; do sleep 0.05; done; echo x >> file; echo it is done"
+    run_id = instance.start().run(shell(command), [{"when": "it is done", "text": "real"}, {"text": "other"}])
+    instance.until((instance.workspace / "begun").exists)
+    instance.kill()
+    take(instance.runs)
+    (instance.workspace / "go").touch()
+    instance.start()
+    instance.until(lambda: instance.get("/v1/daemon").body["recovery"]["done"])
+    assert instance.show(run_id)["status"] not in ("quarantined", "failed")
+    make_room(instance.runs)
+    ended = instance.until_status(run_id, "completed", "failed", "quarantined", timeout_s=60)
+    assert (ended["status"], ended["result"]) == ("completed", "real")
+    assert (instance.workspace / "file").read_text() == "x\n"

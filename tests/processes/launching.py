@@ -13,7 +13,8 @@ from onward.processes.evidence import probe
 from onward.processes.launcher_kernel import carries, parse_stat, read_small
 from tests.support import until
 
-INSTANCE = "instance-under-test"
+INSTANCE = f"instance-under-test-{os.getpid()}"
+"""Of this process alone: what ends the leftovers of an instance must not meet another test's."""
 
 # A daemon that does nothing but run one command; what it is given says which.
 DAEMON = """

@@ -75,7 +75,7 @@ def test_no_secret_is_in_a_process_list_or_in_the_evidence(tmp_path: Path) -> No
 
 
 def test_identity_says_who_the_launcher_is(tmp_path: Path) -> None:
-    spec = command(tmp_path, "echo begun; sleep 60")
+    spec = command(tmp_path, "echo begun; exec sleep 60")
     daemon = start_daemon(spec)
     until(lambda: printed(spec.call_dir, "begun"))
     launcher = launcher_of(spec.call_dir)

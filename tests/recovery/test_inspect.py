@@ -122,7 +122,7 @@ SHAPES: list[tuple[Callable[[Path], None], tuple[bool, str]]] = [
     (fifo_for_journal, (False, "unreadable")),
     (directory_for_journal, (False, "unreadable")),
     (link_for_journal, (False, "unreadable")),
-    (odd_calls, (False, "unreadable")),
+    (odd_calls, (True, "interrupted")),
 ]
 HUGE: list[tuple[Callable[[Path], None], tuple[bool, str]]] = [
     (huge, (False, "damaged")),

@@ -12,12 +12,12 @@ from anyio.abc import TaskGroup
 from onward.core.conversation import NOT_STARTED, CallState, edit_of
 from onward.core.records import ToolCallDone
 from onward.core.state import RunState
-from onward.core.text import excerpt
+from onward.core.text import clean, excerpt
 from onward.core.vocabulary import Outcome, SettledBy
 from onward.errors import StoreError
 from onward.native.calls import done, given_up, refused, tool_environment
 from onward.native.ports import Recorder, RunPorts
-from onward.native.tools.process_result import result_of_exit
+from onward.native.tools.process_result import cut_off, result_of_exit
 from onward.ports.process import EndedBy, Trace
 from onward.ports.tool import Tool, ToolContext, ToolResult
 from onward.testing import faults
@@ -137,10 +137,14 @@ class RunningCalls:
 
     async def _ended(self, call_dir: Path, by: EndedBy) -> tuple[ToolResult, float]:
         spawner = self._ports.spawner
-        await spawner.end(call_dir, by=by, grace_s=END_GRACE_S)
-        if (await anyio.to_thread.run_sync(spawner.probe, call_dir)).trace is Trace.FENCED:
-            return ToolResult(text=NOT_STARTED, outcome=Outcome.NOT_STARTED, reason=f"not started ({by})"), 0.0
-        return await self._real_result(call_dir)
+        try:
+            await spawner.end(call_dir, by=by, grace_s=END_GRACE_S)
+            if (await anyio.to_thread.run_sync(spawner.probe, call_dir)).trace is Trace.FENCED:
+                return ToolResult(text=NOT_STARTED, outcome=Outcome.NOT_STARTED, reason=f"not started ({by})"), 0.0
+            return await self._real_result(call_dir)
+        except (OSError, StoreError) as error:  # it was handed over: from here on "nothing was done" would be a guess
+            because = f"it was ended ({by}), and what it has left cannot be read ({clean(str(error))})"
+            return cut_off(Outcome.INTERRUPTED, because), 0.0
 
     async def _real_result(self, call_dir: Path) -> tuple[ToolResult, float]:
         spawner = self._ports.spawner

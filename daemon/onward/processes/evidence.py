@@ -1,5 +1,6 @@
 """What a call's directory shows of it: the evidence of the delivery contract. Blocking: it reads and writes files."""
 
+import errno
 import os
 import secrets
 import stat
@@ -14,8 +15,13 @@ from onward.ports.process import CallExit, CallTrace, EndedBy, Trace
 from onward.processes.identity import Identity, boot_id, parse_identity, parse_object
 from onward.processes.launcher_kernel import lock_is_held
 
+_OTHER_KIND = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
 _SMALL_BYTES = 64 * 1024
 _HALF_BYTES = 1 << 20
+
+
+class Replaced(Unreadable):
+    """Something else stands in the place of evidence, a link, say: what happened to the call is unknown."""
 
 
 @contextmanager
@@ -24,14 +30,16 @@ def opened(call_dir: Path) -> Iterator[int]:
 
     Raises:
         FileNotFoundError: There is none.
-        Unreadable: It cannot be opened, or is a link or a file.
+        Replaced: It is a link or a file.
+        Unreadable: It cannot be opened.
     """
     try:
         fd = os.open(call_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Unreadable(f"{str(call_dir)!r} cannot be read: {error.strerror}") from error
+        kind = Replaced if error.errno in _OTHER_KIND else Unreadable
+        raise kind(f"{str(call_dir)!r} cannot be read: {error.strerror}") from error
     try:
         yield fd
     finally:
@@ -43,7 +51,8 @@ def opened_file(directory: int, name: str) -> Iterator[int | None]:
     """Open a regular file of ours to read; None where there is none.
 
     Raises:
-        Unreadable: It is a link, not a regular file, someone else's, or refused.
+        Replaced: It is a link, not a regular file, or someone else's.
+        Unreadable: It cannot be opened.
     """
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
@@ -51,11 +60,12 @@ def opened_file(directory: int, name: str) -> Iterator[int | None]:
         yield None
         return
     except OSError as error:
-        raise Unreadable(f"{name!r} of a call cannot be read: {error.strerror}") from error
+        kind = Replaced if error.errno in _OTHER_KIND else Unreadable
+        raise kind(f"{name!r} of a call cannot be read: {error.strerror}") from error
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise Unreadable(f"{name!r} of a call is not a regular file of this user")
+            raise Replaced(f"{name!r} of a call is not a regular file of this user")
         yield fd
     finally:
         os.close(fd)
@@ -74,10 +84,12 @@ def probe(call_dir: Path) -> CallTrace:
             return _look(directory)[0]
     except FileNotFoundError:
         return CallTrace(trace=Trace.NONE)
+    except Replaced:
+        return CallTrace(trace=Trace.LOST)
 
 
 def fence(call_dir: Path) -> CallTrace:
-    """Look, and make sure that a call that has not started never will.
+    """Look, and make sure that a call that has not started never will. Nothing is written where something stands.
 
     `FENCED` carries the boot id of the fence that stands there, this one or an older one's: where it is not that of the
     hand-over, `identity` may have been lost with the power, and the call may have run. `NONE` means that there is no
@@ -89,10 +101,15 @@ def fence(call_dir: Path) -> CallTrace:
     """
     try:
         with opened(call_dir) as directory:
+            found = _look(directory)[0]
+            if found.trace is not Trace.NONE:
+                return found
             _put_fence(directory)
             return _look(directory)[0]
     except FileNotFoundError:
         return CallTrace(trace=Trace.NONE)
+    except Replaced:
+        return CallTrace(trace=Trace.LOST)
 
 
 def read_identity(call_dir: Path) -> Identity | None:
@@ -100,7 +117,7 @@ def read_identity(call_dir: Path) -> Identity | None:
     try:
         with opened(call_dir) as directory:
             return _look(directory)[1]
-    except FileNotFoundError:
+    except (FileNotFoundError, Replaced):
         return None
 
 
@@ -109,7 +126,7 @@ def outputs(call_dir: Path) -> tuple[bytes, bytes]:
     try:
         with opened(call_dir) as directory:
             return _kept(directory, "stdout"), _kept(directory, "stderr")
-    except FileNotFoundError:
+    except (FileNotFoundError, Replaced):
         return b"", b""
 
 
@@ -174,6 +191,9 @@ def _look(directory: int) -> tuple[CallTrace, Identity | None]:
             return CallTrace(trace=Trace.NONE), None
         identity = parse_identity(os.pread(file, _SMALL_BYTES, 0))
         if identity is not None and identity.fence:
+            if any(_length(directory, name) for name in ("exit", "stdout", "stderr")):
+                # Somebody took `identity` away, and the fence its place: what it has left says that the command ran.
+                return CallTrace(trace=Trace.LOST, boot_id=identity.boot_id), identity
             return CallTrace(trace=Trace.FENCED, boot_id=identity.boot_id), identity
         pid, boot = (identity.pid, identity.boot_id) if identity else (None, None)
         if lock_is_held(file):

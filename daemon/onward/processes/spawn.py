@@ -13,6 +13,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from onward.errors import StoreError
 from onward.ports.process import CallExit, CallTrace, EndedBy, LaunchSpec, Trace
 from onward.processes import evidence, tree
 from onward.processes import launcher_cgroup as cgroup
@@ -24,6 +25,9 @@ from onward.processes.identity import Identity, marker_set, open_process
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
 _POLL_S = 0.2
 _HANG_S = 10.0
+_FENCE_AGAIN_S = 1.0
+KILLED = 255
+"""Stands for the exit status of a launcher that gave none, or no errno."""
 
 log = structlog.get_logger()
 
@@ -64,6 +68,7 @@ class LauncherSpawner:
 
         Raises:
             OSError: Nothing was started and nothing will be: no launcher came to be, or the directory is fenced.
+                Evidence that is gone or unreadable afterwards is no such error: the call is lost then.
         """
         self._reap()
         try:
@@ -72,17 +77,27 @@ class LauncherSpawner:
             if error.errno != errno.EAGAIN or not await self._make_room():
                 raise
             child = await to_thread.run_sync(self._launch, spec)
-        with self._noted(spec.call_dir, marker_set(spec.env)):
+        with self._noted(spec.call_dir, child.markers):
             await self._wait_for_child(child)
-        found = await self._when_free(spec.call_dir)
-        if found.trace is Trace.NONE:
-            # Between the launcher's end and this line nobody can have started it, but let nobody later either.
-            found = await to_thread.run_sync(evidence.fence, spec.call_dir)
+        found = await self._after(child)
         if found.trace in (Trace.NONE, Trace.FENCED):
             status = child.status or 0
-            reason = os.strerror(status) if 0 < status < 255 else "it ended early"
+            reason = os.strerror(status) if 0 < status < KILLED else "it ended early"
             raise OSError(status, f"the launcher could not start the command: {reason}", str(spec.call_dir))
-        return await self._over(spec.call_dir, found, marker_set(spec.env))
+        return await self._over(spec.call_dir, found, child.markers)
+
+    async def _after(self, child: "_Child") -> CallTrace:
+        """Return what a launcher of ours has left: it ran its command unless it says that something prevented it."""
+        try:
+            found = await self._when_free(child.call_dir)
+            if found.trace is Trace.NONE:
+                # Between the launcher's end and this line nobody can have started it, but let nobody later either.
+                found = await self._fenced(child.call_dir)
+        except StoreError:
+            return CallTrace(trace=Trace.LOST)
+        prevented = child.status is not None and 0 < child.status < KILLED
+        taken_away = found.trace is Trace.NONE or (found.trace is Trace.FENCED and child.status == 0)
+        return CallTrace(trace=Trace.LOST) if taken_away and not prevented else found
 
     def probe(self, call_dir: Path) -> CallTrace:
         """Look at a call without changing anything; see `evidence.probe`."""
@@ -121,18 +136,32 @@ class LauncherSpawner:
         killed with its tree after ten more seconds: the call is lost then. Graces over a minute end after one if this
         daemon dies meanwhile.
         """
-        found = await to_thread.run_sync(evidence.fence, call_dir)
-        identity = await to_thread.run_sync(evidence.read_identity, call_dir)
-        if found.trace is not Trace.ALIVE:
+        self._reap()
+        # A launcher of ours is known whatever stands in its directory by now.
+        own = next((child for child in self._children.values() if child.call_dir == call_dir), None)
+        if (await self._fenced(call_dir)).trace is not Trace.ALIVE and own is None:
             return
-        if identity is not None:
-            async with self._process(identity) as fd:
-                if fd is not None:
-                    await _insist(fd, signal.SIGUSR1 if by is EndedBy.CANCEL else signal.SIGTERM, grace_s)
-            self._reap()
-            if (await to_thread.run_sync(evidence.probe, call_dir)).trace is not Trace.EXITED:
-                await tree.end_call(identity.markers, self._group(identity.markers))
+        identity = await to_thread.run_sync(evidence.read_identity, call_dir)
+        markers = own.markers if own is not None else identity.markers if identity is not None else frozenset[bytes]()
+        async with self._process(identity, own) as fd:
+            if fd is not None:
+                await _insist(fd, signal.SIGUSR1 if by is EndedBy.CANCEL else signal.SIGTERM, grace_s)
+        self._reap()
+        if (await to_thread.run_sync(evidence.probe, call_dir)).trace is not Trace.EXITED and markers:
+            await tree.end_call(markers, self._group(markers))
         await self._when_free(call_dir)
+
+    async def _fenced(self, call_dir: Path) -> CallTrace:
+        """Fence, however long the disk has no room for it."""
+        said = False
+        while True:
+            try:
+                return await to_thread.run_sync(evidence.fence, call_dir)
+            except OSError as error:
+                if not said:
+                    log.error("call cannot be fenced yet", call_dir=str(call_dir), error=str(error))
+                said = True
+                await anyio.sleep(_FENCE_AGAIN_S)
 
     async def end_leftovers(self, instance: str, keep: frozenset[tuple[str, str]]) -> int:
         """End every process of this instance whose (run_id, call_id) is not in `keep`; see `tree.end_leftovers`."""
@@ -196,8 +225,14 @@ class LauncherSpawner:
         return None if group is None else str(group)
 
     @asynccontextmanager
-    async def _process(self, identity: Identity) -> AsyncIterator[int | None]:
-        fd = await to_thread.run_sync(open_process, identity, self._group(identity.markers))
+    async def _process(self, identity: Identity | None, own: "_Child | None" = None) -> AsyncIterator[int | None]:
+        """Open the launcher, a child of ours by what we know of it ourselves."""
+        if own is not None and own.status is None:
+            fd: int | None = os.dup(own.pidfd)
+        elif identity is not None:
+            fd = await to_thread.run_sync(open_process, identity, self._group(identity.markers))
+        else:
+            fd = None
         try:
             yield fd
         finally:
@@ -226,7 +261,7 @@ class LauncherSpawner:
         finally:
             os.close(handed)
         # Noted here, not by who waits: the wait may be cancelled, and the child must be reaped all the same.
-        child = self._children[pid] = _Child(os.pidfd_open(pid))
+        child = self._children[pid] = _Child(os.pidfd_open(pid), spec.call_dir, marker_set(spec.env))
         if group is not None:
             # The kernel takes 10 ms and more for this: from here they pass while the launcher's interpreter starts.
             cgroup.move_to(str(group), pid)
@@ -247,11 +282,11 @@ class LauncherSpawner:
             try:
                 ended = os.waitid(os.P_PIDFD, child.pidfd, os.WEXITED | os.WNOHANG)
             except ChildProcessError:
-                child.status = 255
+                child.status = KILLED
             else:
                 if ended is None:
                     continue
-                child.status = ended.si_status if ended.si_code == os.CLD_EXITED else 255
+                child.status = ended.si_status if ended.si_code == os.CLD_EXITED else KILLED
             del self._children[pid]
             os.close(child.pidfd)
 
@@ -272,6 +307,8 @@ class _Child:
     """A launcher of this process; `status` is its exit status once it was reaped, and `pidfd` is closed then."""
 
     pidfd: int
+    call_dir: Path
+    markers: frozenset[bytes]
     status: int | None = None
 
 

@@ -17,6 +17,7 @@ from onward.native.tools.process_result import result_of_exit
 from onward.native.tools.write_file import remove_leftover
 from onward.ports.process import CallTrace, ProcessSpawner, Trace
 from onward.ports.store import RunStore
+from onward.store.disk import as_store_error
 
 SO_FAR_BYTES = 4096
 FILE_TOOLS = ("write_file", "edit_file")
@@ -36,6 +37,9 @@ async def gather(
     """Return the evidence of the unsettled calls of the newest batch that left any, by call id, for a recovery.
 
     What has not started by now never will, and what survives of a process tree whose launcher is lost is ended.
+
+    Raises:
+        StoreError: The disk is full or fails: to be tried again, for a call that could still start must not be settled.
     """
     files = [call for call in _unsettled(state) if call.started and call.name in FILE_TOOLS]
     found = {call.call_id: await anyio.to_thread.run_sync(_look_at_file, state, call) for call in files}
@@ -43,7 +47,10 @@ async def gather(
     if not calls:
         return found
     calls_dir = store.call_dir(state.run_id, calls[0].call_id).parent
-    launched = await anyio.to_thread.run_sync(partial(look_at_all, state, calls_dir, spawner, fence=True))
+    try:
+        launched = await anyio.to_thread.run_sync(partial(look_at_all, state, calls_dir, spawner, fence=True))
+    except OSError as error:
+        raise as_store_error(error, f"looking at the calls of run {state.run_id}") from error
     found = launched | found
     for call_id, evidence in found.items():
         if evidence.found is Found.LOST:
