@@ -204,7 +204,13 @@ class Admission:
         async with self._log.naming(entry.run_id, ENTERED), anyio.create_task_group() as both:
 
             async def settled() -> None:
-                while not (over.is_set() or (entry.loaded is not None and has_settled(entry.loaded.live.state))):
+                progress_at: str | None = None
+                while not over.is_set():
+                    if entry.loaded is not None:
+                        state = entry.loaded.live.state
+                        progress_at = progress_at or state.last_progress_at
+                        if has_settled(state, progress_at):
+                            break
                     await entry.waiter().wait()
                 both.cancel_scope.cancel()
 

@@ -230,22 +230,22 @@ class Worker:
             entry.notify()
 
     async def sweep(self, live: LiveRun) -> None:
-        """Remove the evidence of calls whose results are durable; what of them still runs is ended."""
-        run_id = live.state.run_id
-        known, open_calls = live.state.turns, {call.call_id for call in live.state.open_calls}
-        settled = [
-            name
-            for name in await self.store.call_dirs(run_id)
-            if is_call_id(name) and name not in open_calls and int(name[1:].partition("c")[0]) <= known
-        ]
-        if not settled or live.state.gap_since_turn:
-            return
-        await live.flush()
-        for name in settled:
-            call_dir = self.store.call_dir(run_id, name)
+        """Remove the evidence of calls whose results are durable; what still runs of them is ended.
+
+        Of a run that is over everything is ended, but what is not settled is kept: somebody may revive it.
+        """
+        state = live.state
+        names = [name for name in await self.store.call_dirs(state.run_id) if is_call_id(name)]
+        settled = _settled(state, names)
+        running = names if state.status in TERMINAL else settled
+        if running:
+            await live.flush()
+        for name in running:
+            call_dir = self.store.call_dir(state.run_id, name)
             if (await anyio.to_thread.run_sync(self.spawner.probe, call_dir)).trace is Trace.ALIVE:
                 await self.spawner.end(call_dir, by=EndedBy.STOP)
-            await self.store.remove_call_dir(run_id, name)
+        for name in settled:
+            await self.store.remove_call_dir(state.run_id, name)
 
     def _damaged(self, entry: Entry, problem: str) -> None:
         entry.problem = problem
@@ -287,6 +287,14 @@ class Worker:
             return None
         entry.failures += 1
         return seconds_until(entry.index["wake_at"], self.clock)
+
+
+def _settled(state: RunState, names: list[str]) -> list[str]:
+    """Return the calls whose results the journal has; beside damage that is not known of any."""
+    if state.gap_since_turn:
+        return []
+    still_open = {call.call_id for call in state.open_calls}
+    return [name for name in names if name not in still_open and int(name[1:].partition("c")[0]) <= state.turns]
 
 
 def _again_in(entry: Entry) -> float:
