@@ -37,6 +37,7 @@ from onward.supervisor.configuration import AsStarted, Configuration
 from onward.supervisor.control import Control
 from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry
+from onward.supervisor.grace import Grace
 from onward.supervisor.models import Models
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slots
@@ -106,7 +107,7 @@ class Supervisor:
             report=self._report,
             drain=self._drain,
             orphan_grace_s=orphan_grace_s,
-            served_since=self._began,
+            grace=Grace(clock),
         )
         self._admission = Admission(
             entries=self._entries,
@@ -402,6 +403,9 @@ class Supervisor:
         elif run.index is None or (run.index["status"] not in _RESTING and run.index.get("waiting_on") != "human"):
             entry.queued = True
             self._report.waits_for.add(run.run_id)
+        elif run.index["status"] not in TERMINAL:
+            self._report.waits_for.add(run.run_id)
+            self._report.add(str(run.index["status"]), run.run_id, str(run.index.get("error") or "waits for a human"))
 
     async def _as_started(self, run_id: str) -> Json | None:
         """Return the index that a run without one began with: whoever repeats its start must be told of it."""
@@ -455,6 +459,7 @@ class Supervisor:
         """Keep meta.json of working runs at most a second behind."""
         while True:
             await self._clock.sleep(INDEX_EVERY_S)
+            self._worker.grace.left_s()  # a clock that was moved is to be noticed before it matters
             for entry in list(self._entries.values()):
                 loaded = entry.loaded
                 # Of one that has ended the index comes after its evidence is removed: nobody looks behind it again.
