@@ -24,7 +24,6 @@ log = structlog.get_logger()
 
 SUSPECT_S = 60.0
 """Seconds after which a suspect that does nothing is no longer waited for."""
-READERS = 4
 ASKED = "asked"
 
 
@@ -182,15 +181,9 @@ class Admission:
                 await self._log.note("RunEntering", run_id=entry.run_id, doing=READ)
                 await self._look_at(entry)
             return
-        limit = anyio.Semaphore(READERS)
-
-        async def look(entry: Entry) -> None:
-            async with limit:
-                await self._look_at(entry)
-
         async with anyio.create_task_group() as tasks:
             for entry in entries:
-                tasks.start_soon(look, entry)
+                tasks.start_soon(self._look_at, entry)  # the store folds a few at a time
 
     async def _look_at(self, entry: Entry) -> None:
         try:
