@@ -1,10 +1,13 @@
 """One bad run stops neither the daemon nor another run: it is listed with its reason, and nothing of it is deleted."""
 
+import functools
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from onward.core.line import decode, encode_body, seal
 from tests.e2e.instances import Instance, shell
@@ -191,6 +194,34 @@ def test_bad_runs_are_listed_with_their_reason_and_all_others_recover(instance: 
 
 def names_in(run: Path) -> set[str]:
     return {path.name for path in run.iterdir() if not path.name.endswith(".tmp")}
+
+
+@pytest.mark.slow
+def test_the_facts_of_the_daemon_may_be_anything(instance: Instance) -> None:
+    """A file that cannot be read or written costs what it said, never a start."""
+    file = instance.runs / "daemon.jsonl"
+    harms: list[Callable[[], object]] = [
+        lambda: file.write_bytes(b""),
+        lambda: file.write_bytes(b"\x00" * 100_000),
+        lambda: file.write_bytes(b'{"seq":1,"type":"RunSuspended"}\n{"seq":2,"type":"Released","run_id":7}\n[]\nx'),
+        lambda: file.write_bytes(b'{"seq":1,"type":"DaemonStarted","machine_id":{},"runs_inode":"x"}\n' * 20_000),
+        lambda: os.mkfifo(file),
+        lambda: file.symlink_to("/etc/hostname"),
+        file.mkdir,
+    ]
+    instance.start()
+    for harm in harms:
+        run_id = instance.run({"text": "begun", "delay_s": 3600})
+        instance.until(functools.partial(instance.records, run_id, "InferenceStarted"))
+        instance.kill()
+        file.unlink()
+        harm()
+        instance.script({"text": "done"})
+        instance.start()
+        assert instance.until_status(run_id, "completed", "quarantined")["result"] == "done"
+        if file.is_dir():
+            file.rmdir()
+            file.touch()
 
 
 def test_a_run_that_is_given_up_leaves_nothing_running(instance: Instance) -> None:

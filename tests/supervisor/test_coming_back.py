@@ -5,8 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from onward.core.records import Json, RunRevived
-from onward.core.vocabulary import Cause
+from onward.core.records import Json
 from onward.errors import Conflict
 from tests.supervisor.desk import Desk
 from tests.support import eventually
@@ -112,13 +111,14 @@ async def test_who_is_named_when_the_daemon_dies_is_left_alone_and_can_be_brough
             await supervisor.cancel(desk.run_id, by="me")
         await settled()
         assert desk.asked == []
-        await supervisor.end_quarantine(desk.run_id, by="me")
-        revived = RunRevived(attempt=4, cause=Cause.MANUAL, charged=False, by="me")
-        async with supervisor._control._writing(supervisor._entries[desk.run_id]) as live:
-            await live.append_durably(revived)
-        await supervisor.resume(desk.run_id, by="me")
+        with pytest.raises(Conflict, match="revival-cap"):
+            await supervisor.revive(desk.run_id, by="me", max_revivals=1)
+        await desk.until(status="quarantined")
+        revived = await supervisor.revive(desk.run_id, by="me")
+        assert (revived["revival"]["ok"], revived["revival"]["reason"]) == (True, "quarantined")
         await begun(desk, 1)
-        assert [fact["type"] for fact in desk.store.noted[-2:]] == ["Released", "RunEntering"]
+        facts = [fact["type"] for fact in desk.store.noted[-7:]]
+        assert facts == ["DaemonStarted", *["RunEntering", "RunEntered"] * 2, "Released", "RunEntering"]
     async with desk.serving():
         await desk.until(status="quarantined")
 

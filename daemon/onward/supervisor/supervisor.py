@@ -16,7 +16,7 @@ import structlog
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
 from onward.config.documents import Problem
-from onward.core.daemon_facts import COPY, StartDecision
+from onward.core.daemon_facts import COPY, READ, StartDecision
 from onward.core.fold import BadRecord, NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
 from onward.core.index import index_of, view_of
@@ -25,7 +25,7 @@ from onward.core.replay import NotAJournal
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.text import clean
-from onward.errors import BadRequest, Conflict, NotFound, Refused, StoreError
+from onward.errors import BadRequest, Conflict, NotFound, OnwardError, Refused, StoreError
 from onward.ports.clock import Clock
 from onward.ports.operations import StartRequest
 from onward.ports.process import ProcessSpawner
@@ -265,7 +265,19 @@ class Supervisor:
         return await self._control.cancel(self._entry(run_id), by=by)
 
     async def revive(self, run_id: str, *, by: str, max_revivals: int | None = None) -> Json:
-        return await self._control.revive(self._entry(run_id), by=by, max_revivals=max_revivals)
+        entry = self._entry(run_id)
+        reason = self._log.facts.suspended.get(run_id)
+        if reason is None:
+            return await self._control.revive(entry, by=by, max_revivals=max_revivals)
+        entry.suspended, entry.watched = None, True
+        try:
+            async with self._log.naming(run_id, READ):
+                shown = await self._control.revive(entry, by=by, max_revivals=max_revivals, suspended=True)
+            await self._log.end_quarantine(run_id, by=by)
+        except OnwardError:
+            entry.suspended = reason if entry.loaded is None and not entry.queued else None
+            raise
+        return shown
 
     async def interactions(self, run_id: str | None = None) -> list[Json]:
         entries = self._entries.values() if run_id is None else [self._entry(run_id)]
@@ -338,20 +350,6 @@ class Supervisor:
         """
         if COPY in self._admission.hold.reasons and self._log.here not in self._log.facts.released.values():
             await self._store.renew_instance()
-
-    async def end_quarantine(self, run_id: str, *, by: str) -> None:
-        """Let a run be read again with which a daemon died; durable when this returns. Idempotent.
-
-        Call it before anything opens the run's journal. It is named when it is entered the next time.
-
-        Raises:
-            NotFound: There is no such run.
-            StoreError: It could not be noted; the run stays as it is.
-        """
-        entry = self._entry(run_id)
-        await self._log.end_quarantine(run_id, by=by)
-        if entry.suspended is not None:
-            entry.suspended, entry.watched = None, True
 
     async def daemon(self) -> Json:
         counts = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
