@@ -8,10 +8,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from onward.core.daemon_facts import COPY, ENTERED, READ, StartDecision, has_settled, is_suspect
-from onward.core.fold import NewerRecord
 from onward.core.records import Json
-from onward.core.replay import NotAJournal
-from onward.errors import OnwardError
 from onward.ports.clock import Clock
 from onward.ports.store import RunStore
 from onward.supervisor.daemon_log import DaemonLog
@@ -188,8 +185,9 @@ class Admission:
     async def _look_at(self, entry: Entry) -> None:
         try:
             entry.suspect = is_suspect((await self._store.read(entry.run_id)).state)
-        except (OnwardError, NotAJournal, NewerRecord):
-            entry.suspect = False  # it is said when the run is opened
+        except Exception as error:  # noqa: BLE001  # the border of one run: it is shown as bad when it is opened
+            log.debug("run cannot be looked at", run_id=entry.run_id, error=str(error))
+            entry.suspect = False
 
     async def _watched(self, entry: Entry) -> None:
         """Let a run in that may end this daemon; returns when it has progressed, rests, waits, or had its time."""

@@ -148,7 +148,8 @@ class Worker:
 
     def _is_elsewhere(self, entry: Entry, state: RunState) -> bool:
         """Hold a run back that was worked on in another place."""
-        if state.status is Status.ACTIVE and is_copy(state, self.daemon_log.here, self.daemon_log.facts):
+        may_enter = _may_enter(state, stamp(self.clock.now()))
+        if may_enter and is_copy(state, self.daemon_log.here, self.daemon_log.facts):
             entry.held = ELSEWHERE
             self.report.add("held", entry.run_id, ELSEWHERE)
         return entry.held is not None
