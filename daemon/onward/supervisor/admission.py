@@ -8,7 +8,6 @@ import structlog
 from anyio.abc import TaskGroup
 
 from onward.core.daemon_facts import COPY, ENTERED, READ, StartDecision, has_settled, is_suspect
-from onward.core.records import Json
 from onward.ports.clock import Clock
 from onward.ports.store import RunStore
 from onward.supervisor.daemon_log import DaemonLog
@@ -21,7 +20,6 @@ log = structlog.get_logger()
 
 SUSPECT_S = 60.0
 """Seconds after which a suspect that does nothing is no longer waited for."""
-ASKED = "asked"
 
 
 @dataclass(slots=True)
@@ -33,9 +31,6 @@ class Hold:
     @property
     def on(self) -> bool:
         return bool(self.reasons)
-
-    def to_json(self) -> Json:
-        return {"on": self.on, "reasons": dict(self.reasons)}
 
 
 class Admission:
@@ -134,6 +129,11 @@ class Admission:
         entry.held, entry.queued = reason, False
         self._report.add("held", entry.run_id, reason)
         entry.notify()
+
+    def hold_all(self, word: str, reason: str) -> None:
+        """Let no run in from now on, one that was let go before neither."""
+        self.hold.reasons[word] = reason
+        self._let_go.clear()
 
     def let_go(self, entry: Entry) -> None:
         """Let one run in, whatever holds the others."""
