@@ -105,7 +105,9 @@ class Admission:
                 await self._suspects_first()
             if self._drain.on:
                 return
-            if entry.queued:
+            if entry.queued and (reason := self._held(entry)) is not None:
+                self._hold_back(entry, reason)
+            elif entry.queued:
                 await self._slots.acquire()
                 self._let_in(entry)
 
@@ -167,6 +169,9 @@ class Admission:
             await self._look_at_all(unknown, one_by_one=decided.one_by_one)
             await self._log.note("FoldingEnded")
         for entry in found:
+            if self.hold.on:  # since a moment ago: the rest of them come first when they are released
+                self._decided, self._found = decided, found
+                return
             if entry.suspect and entry.queued and not self._drain.on:
                 log.warning("suspect enters alone", run_id=entry.run_id)
                 await self._slots.acquire()
