@@ -300,3 +300,12 @@ def test_what_cannot_be_looked_at_is_a_fault_and_the_rest_goes_on() -> None:
         yield
 
     assert [finding.level for finding in _found(broken, installed())] == ["fail"]
+
+
+def test_a_hold_is_said_whether_a_daemon_runs_or_not(home: Path) -> None:
+    (home / "runs" / "HOLD").write_text("restored")
+    assert "HOLD is there" in faults(neighbours.daemon, "warn")[-1].text
+    operations = FakeOperations()
+    operations.held = {"on": True, "reasons": {"copy": "it is a copy"}, "runs": 3}
+    with serving(home / "onward.sock", operations):
+        assert "runs are held, none of them is entered: it is a copy" in faults(neighbours.daemon, "warn")[-1].text

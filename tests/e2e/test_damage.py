@@ -1,13 +1,16 @@
 """One bad run stops neither the daemon nor another run: it is listed with its reason, and nothing of it is deleted."""
 
+import functools
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from onward.core.line import decode, encode_body, seal
-from tests.e2e.instances import Instance
+from tests.e2e.instances import Instance, shell
 
 Harm = Callable[[Path], None]
 
@@ -191,3 +194,61 @@ def test_bad_runs_are_listed_with_their_reason_and_all_others_recover(instance: 
 
 def names_in(run: Path) -> set[str]:
     return {path.name for path in run.iterdir() if not path.name.endswith(".tmp")}
+
+
+@pytest.mark.slow
+def test_the_facts_of_the_daemon_may_be_anything(instance: Instance) -> None:
+    """A file that cannot be read or written costs what it said, never a start."""
+    file = instance.runs / "daemon.jsonl"
+    harms: list[Callable[[], object]] = [
+        lambda: file.write_bytes(b""),
+        lambda: file.write_bytes(b"\x00" * 100_000),
+        lambda: file.write_bytes(b'{"seq":1,"type":"RunSuspended"}\n{"seq":2,"type":"Released","run_id":7}\n[]\nx'),
+        lambda: file.write_bytes(b'{"seq":1,"type":"DaemonStarted","machine_id":{},"runs_inode":"x"}\n' * 20_000),
+        lambda: os.mkfifo(file),
+        lambda: file.symlink_to("/etc/hostname"),
+        file.mkdir,
+    ]
+    instance.start()
+    for harm in harms:
+        run_id = instance.run({"text": "begun", "delay_s": 3600})
+        instance.until(functools.partial(instance.records, run_id, "InferenceStarted"))
+        instance.kill()
+        file.unlink()
+        harm()
+        instance.script({"text": "done"})
+        instance.start()
+        assert instance.until_status(run_id, "completed", "quarantined")["result"] == "done"
+        if file.is_dir():
+            file.rmdir()
+            file.touch()
+
+
+def test_a_run_that_is_given_up_leaves_nothing_running(instance: Instance) -> None:
+    """Its end is written without its being loaded; the command that it had in flight is ended with it."""
+    run_id = instance.start().run(shell("sleep 300"))
+    instance.until_running(run_id)
+    settled = instance.call_dir(run_id)
+    pid = json.loads((settled / "identity").read_bytes())["pid"]
+    instance.kill()
+    unknown_call(instance.runs / run_id)
+    instance.start()
+    instance.until_status(run_id, "parked")
+    answer = instance.post(f"/v1/interactions/{run_id}.q1/answer", {"answer": {"decision": "give_up"}})
+    assert (answer.status, instance.show(run_id)["status"]) == (200, "failed")
+    assert not os.path.exists(f"/proc/{pid}/exe")
+    index = json.loads((instance.runs / run_id / "meta.json").read_bytes())
+    assert (index["status"], index["journal"]["seq"]) == ("failed", instance.records(run_id)[-1]["seq"])
+
+
+def test_a_call_whose_result_is_known_but_whose_evidence_is_back_is_ended_and_swept(instance: Instance) -> None:
+    """As a power cut leaves it that undoes an unflushed removal: at the next start nothing of it is left."""
+    run_id = instance.start().run(shell("true"), {"text": "asks", "delay_s": 3600})
+    instance.until(lambda: len(instance.records(run_id, "InferenceStarted")) == 2)
+    instance.until(lambda: not instance.call_dir(run_id).exists())
+    instance.kill()
+    instance.call_dir(run_id).mkdir()
+    (instance.call_dir(run_id) / "stdout").write_text("x")
+    instance.start()
+    instance.until(lambda: not instance.call_dir(run_id).exists())
+    assert instance.show(run_id)["status"] == "active"

@@ -27,9 +27,8 @@ def at_work(instance: Instance) -> str:
 def held(instance: Instance, run_id: str) -> list[str]:
     """Assert that the run is held and untouched; returns the words that say why."""
     before = (instance.runs / run_id / "journal.jsonl").read_bytes()
-    instance.until_status(run_id, "waiting")
-    shown = instance.show(run_id)
-    assert (shown["waiting_on"], bool(shown["error"])) == ("release", True)
+    instance.until(lambda: instance.show(run_id).get("waiting_on") == "release")
+    assert instance.show(run_id)["error"]
     assert (instance.runs / run_id / "journal.jsonl").read_bytes() == before
     assert instance.get("/readyz").status == 200
     known = instance.get("/v1/daemon").body
@@ -100,6 +99,7 @@ def processes(instance: Instance, run_id: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_copied_runs_directory_waits_and_leaves_the_original_alone(
     instance: Instance, make: Callable[..., Instance]
 ) -> None:
@@ -127,6 +127,7 @@ def test_a_copied_runs_directory_waits_and_leaves_the_original_alone(
     instance.until_status(run_id, "cancelled")
 
 
+@pytest.mark.slow
 def test_one_run_that_was_copied_in_waits_alone(instance: Instance, make: Callable[..., Instance]) -> None:
     other = make("other")
     run_id = at_work(other.start())
@@ -144,6 +145,7 @@ def test_one_run_that_was_copied_in_waits_alone(instance: Instance, make: Callab
     ends(instance, run_id)
 
 
+@pytest.mark.slow
 def test_a_daemon_told_to_hold_does_so_until_it_is_released(instance: Instance) -> None:
     run_id = at_work(instance.start())
     instance.kill()
@@ -153,6 +155,7 @@ def test_a_daemon_told_to_hold_does_so_until_it_is_released(instance: Instance) 
     ends(instance, run_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("deaths", "words"), [(14, []), (15, ["crash-loop"])])
 def test_a_daemon_that_dies_again_and_again_begins_held(instance: Instance, deaths: int, words: list[str]) -> None:
     """The fifteenth time within five minutes. Released, it begins anew."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from onward.core.line import decode
+from onward.recovery import inspect, revive
 from tests.e2e.instances import Instance, shell
 from tests.support import until
 
@@ -74,7 +75,9 @@ def test_a_run_that_kills_the_daemon_is_quarantined_and_forty_others_finish(
     assert {"run_id": deadly, "outcome": "quarantined", "reason": fact["reason"]} in report["reasons"]
 
 
-def test_a_quarantine_by_the_daemon_lasts_over_clean_restarts(instance: Instance) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("living", [True, False], ids=["by the daemon", "while none runs"])
+def test_a_quarantine_by_the_daemon_lasts_until_the_run_is_revived(instance: Instance, living: bool) -> None:
     """The journal stays unread, whoever starts the daemon and however the one before ended."""
     instance.start()
     run_id = instance.run({"text": "begun", "delay_s": 30}, {"text": "done"})
@@ -89,3 +92,14 @@ def test_a_quarantine_by_the_daemon_lasts_over_clean_restarts(instance: Instance
     assert instance.show(run_id)["status"] == "quarantined"
     assert instance.listed()[run_id]["task"] == "do it"
     journal.write_bytes(before)
+    instance.script({"text": "done"})
+    assert inspect(journal.parent).reason == "quarantined"
+    if living:
+        told = instance.post(f"/v1/runs/{run_id}/revive", {}).body["revival"]
+        assert (told["ok"], told["reason"]) == (True, "quarantined")
+    else:
+        instance.kill()
+        done = revive(journal.parent)
+        assert (done.ok, done.reason, inspect(journal.parent).revivable) == (True, "quarantined", True)
+        instance.start()
+    assert instance.until_status(run_id, "completed", "quarantined")["result"] == "done"

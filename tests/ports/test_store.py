@@ -22,7 +22,10 @@ from onward.testing.memory_store import MemoryStore
 from tests.store.worlds import RUN, said, started, turn
 from tests.support import eventually
 
-EVERY_WRITE = ("journal.write", "blob.write", "index.write", "birth.write", "facts.write", "call.make", "blobs.make")
+EVERY_WRITE = (
+    *("journal.write", "blob.write", "index.write", "birth.write", "facts.write", "call.make", "blobs.make"),
+    *("hold.write", "instance.write"),
+)
 
 
 @dataclass
@@ -253,6 +256,29 @@ async def test_a_store_says_which_one_it_is(disk: Disk) -> None:
     assert store.runs_inode > 0
     assert type(store.machine_id) is str
     assert store.lock_path.name == ".lock"
+
+
+async def test_a_store_is_held_as_long_as_it_says(disk: Disk) -> None:
+    store = disk.store
+    assert await store.hold() is None
+    for why in ("an upgrade", "a copy"):
+        await store.set_hold(why)
+        assert await store.hold() == why
+    with disk.full(), pytest.raises(DiskFull):
+        await store.set_hold("full")
+    assert await store.hold() == "a copy"
+    for _ in range(2):
+        await store.set_hold(None)
+        assert await store.hold() is None
+
+
+async def test_a_store_can_become_another_one(disk: Disk) -> None:
+    before = disk.store.instance
+    with disk.full(), pytest.raises(DiskFull):
+        await disk.store.renew_instance()
+    assert disk.store.instance == before
+    await disk.store.renew_instance()
+    assert (len(disk.store.instance), disk.store.instance == before) == (32, False)
 
 
 async def test_a_power_cut_in_memory_takes_what_was_not_durable(tmp_path: Path) -> None:

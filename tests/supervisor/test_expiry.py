@@ -103,3 +103,47 @@ async def test_a_question_that_does_not_expire_waits(tmp_path: Path) -> None:
         desk.clock.advance(10_000_000)
         await settled(desk)
         assert await desk.until_asked() == question
+
+
+async def test_a_question_does_not_expire_in_the_minute_after_the_clock_was_moved(tmp_path: Path) -> None:
+    """A message lets the run be looked at; the hours that nobody lived through are not held against the human."""
+    desk = Desk(tmp_path, [SHELL, DONE], ASKS)
+    async with desk.serving() as supervisor:
+        await desk.start()
+        await desk.until_asked()
+        desk.clock.advance(70)
+        await settled(desk)
+        later(desk.clock, 3600)
+        desk.clock.advance(1)
+        await settled(desk)
+        await supervisor.send(desk.run_id, "well?", by="me")
+        await settled(desk)
+        await desk.until_asked()
+        desk.clock.advance(59)
+        await settled(desk)
+        await desk.until_asked()
+        desk.clock.advance(2)
+        await denied(desk)
+
+
+@pytest.mark.parametrize("failure", ["quota", "network"], ids=["parked", "waiting"])
+@pytest.mark.parametrize("living", [True, False])
+async def test_a_clock_that_is_set_back_makes_no_wait_longer(tmp_path: Path, failure: str, living: bool) -> None:
+    """The time of the next try lies a month ahead then; a parked run is looked at within half an hour."""
+    desk = Desk(tmp_path, [{"text": "Done.", "fail": failure, "fail_times": 1}])
+    async with desk.serving():
+        await desk.start()
+        await desk.until(status="parked" if failure == "quota" else "waiting")
+        if living:
+            later(desk.clock, -30 * 86_400)
+            desk.clock.advance(1800)
+            await desk.until(status="completed")
+            return
+        await settled(desk)
+    later(desk.clock, -30 * 86_400)
+    async with desk.serving():
+        await settled(desk)
+        desk.clock.advance(1800)
+        await desk.until(status="completed")
+    revived = await desk.records("RunRevived")
+    assert revived == []  # it only waited

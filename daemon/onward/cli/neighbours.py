@@ -13,7 +13,7 @@ from onward.cli.examination import Finding, Installation
 from onward.config.places import check_socket
 from onward.config.providers import BUILT_IN, NoKey, Provider, resolve_provider
 from onward.errors import BadConfiguration, OnwardError
-from onward.store.filestore import LOCK
+from onward.store.filestore import HOLD, LOCK
 from onward.store.lock import Holder, holder_of
 from onward.supervisor.usable import what_would_do
 
@@ -96,6 +96,9 @@ def _silent(installation: Installation, holder: Holder | None, error: OnwardErro
         yield Finding("warn", text, "onward up starts one, which clears it away")
     else:
         yield Finding("warn", "no daemon runs", "onward up starts one; so does onward run")
+        if os.path.lexists(installation.places.runs_dir / HOLD):
+            text = f"{installation.places.runs_dir / HOLD} is there: a daemon that starts will enter no run"
+            yield Finding("warn", text, "onward up, then onward release --all; or remove it")
 
 
 def _holder(installation: Installation) -> Holder | None:

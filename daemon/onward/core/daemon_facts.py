@@ -189,9 +189,9 @@ def is_suspect(state: RunState) -> bool:
     return state.status is Status.ACTIVE and state.stalled_revivals >= max(1, longest - 1)
 
 
-def has_settled(state: RunState) -> bool:
-    """Whether a suspect that was entered is no suspect any more, or waits for something."""
-    return not is_suspect(state) or state.retry_at is not None
+def has_settled(state: RunState, progress_at: str) -> bool:
+    """Whether a run that had its last progress then has progressed since it was entered, or waits for something."""
+    return state.last_progress_at != progress_at or state.retry_at is not None
 
 
 def _daemon_started(facts: DaemonFacts, fact: Json) -> None:

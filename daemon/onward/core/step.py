@@ -19,6 +19,7 @@ from onward.core.records import (
     Record,
     RunEnded,
     RunPaused,
+    RunResumed,
 )
 from onward.core.stages import (
     Stage,
@@ -105,6 +106,7 @@ class Rest:
 
 Step = Infer | RunCalls | Write | WaitForHuman | WaitUntil | Park | End | Rest
 
+CLOCK_TOLERANCE_S = 5.0
 TOKENS_PER_BYTE = 0.3
 """A cautious estimate over languages and code, used only to see that a request cannot fit."""
 
@@ -182,7 +184,19 @@ def choose_model(state: RunState, now: str) -> str | None:
     return next((model for model in state.chain if state.cooling.get(model, "") <= now), None)
 
 
+def set_back(state: RunState, now: str) -> bool:
+    """Whether the clock was set back since the newest record: times that the journal names may be far off."""
+    return seconds_between(now, state.updated_at) > CLOCK_TOLERANCE_S
+
+
+def tried_now() -> RunResumed:
+    """Return what ends all waiting for models: no wait is to be longer than it was meant."""
+    return RunResumed(by="clock", reason="the clock was set back: what was waited for is tried now")
+
+
 def _wait(state: RunState, now: str) -> Step:
+    if set_back(state, now):
+        return Write((tried_now(),))
     retry_at = min(state.cooling[model] for model in state.chain)
     needs, meaning = retry.needs_of(state.last_failure)
     if seconds_between(now, retry_at) > retry.LONGEST_WAIT_S:

@@ -5,6 +5,7 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from onward.core.daemon_facts import fold_facts
 from onward.core.fold import NewerRecord
 from onward.core.ids import is_run_id
 from onward.core.inspection import Inspection, judge, unusable
@@ -19,6 +20,7 @@ from onward.processes.identity import boot_id
 from onward.recovery.evidence import look_at_all
 from onward.recovery.recover import policy_for
 from onward.store import disk, lock, rundir
+from onward.store.facts import read_facts
 from onward.store.filestore import LOCK
 
 Target = str | os.PathLike[str]
@@ -100,7 +102,7 @@ def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner) -> I
     if max_revivals is not None:
         policy = replace(policy, max_revivals=None)  # the asker's cap stands in its place
     decided = plan(state, evidence, policy, loss=looked.loss)
-    return judge(
+    judged = judge(
         path.name,
         state,
         decided,
@@ -109,6 +111,23 @@ def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner) -> I
         cap=max_revivals,
         torn=looked.replay.torn,
     )
+    if judged.revivable and (why := suspended(path)) is not None:
+        return replace(judged, revivable=False, reason="quarantined", detail=why)
+    return judged
+
+
+def suspended(path: Path) -> str | None:
+    """Return why daemons leave the run in this directory alone, as their own facts say; None: they do not. Blocks."""
+    try:
+        runs_fd = disk.open_dir(str(path.parent))
+    except OnwardError:
+        return None
+    try:
+        return fold_facts(read_facts(runs_fd)).suspended.get(path.name)
+    except (OnwardError, OSError):
+        return None
+    finally:
+        os.close(runs_fd)
 
 
 def _is_live(state: RunState, lock_path: Path) -> bool:

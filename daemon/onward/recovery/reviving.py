@@ -3,10 +3,13 @@
 import os
 import pwd
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
+from onward.core.daemon_facts import QUARANTINE
 from onward.core.fold import NewerRecord
 from onward.core.index import index_of, sidecars_of
 from onward.core.inspection import Revival, by_hand, revive_refused, revived
@@ -14,7 +17,7 @@ from onward.core.plan import damage_of, lost_records
 from onward.core.replay import NotAJournal
 from onward.errors import BadRequest, NotFound, OnwardError, Refused, StoreError
 from onward.processes.identity import boot_id, start_ticks
-from onward.recovery.inspecting import Target, inspect, run_path
+from onward.recovery.inspecting import Target, inspect, run_path, suspended
 from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_for_one_act
 from onward.store.lock import Holder, this_process
@@ -92,6 +95,7 @@ async def _revive(holder: Holder, path: Path, cap: int | None, by: str) -> Reviv
 
 async def _append(store: FileStore, run_id: str, cap: int | None, by: str) -> Revival:
     """Look once more, for from here on nobody else writes; then write."""
+    why = await anyio.to_thread.run_sync(suspended, store.path / run_id)
     run_log = await store.open(run_id)
     try:
         state, beside = run_log.state, run_log.beside
@@ -105,9 +109,12 @@ async def _append(store: FileStore, run_id: str, cap: int | None, by: str) -> Re
         await run_log.flush()
         with suppress(StoreError):  # a cache: the run is folded the next time
             await run_log.write_index(index_of(state), sidecars_of(state))
-        return told
     finally:
         await run_log.close()
+    if why is not None:  # last: until then a daemon leaves it alone, and the same can be asked again
+        await store.append_fact(type="Released", what=QUARANTINE, run_id=run_id, by=by)
+        return replace(told, reason="quarantined", detail=why)
+    return told
 
 
 def _this_user() -> str:

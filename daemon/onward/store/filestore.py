@@ -27,6 +27,8 @@ from onward.store.pages import Pages
 from onward.store.runlog import FileRunLog
 
 LOCK = ".lock"
+MACHINE_ID = Path("/etc/machine-id")
+CONTAINERS = ("/.dockerenv", "/run/.containerenv")
 HOLD = "HOLD"
 READERS = 4
 """Journals that are folded at once: the interpreter folds one at a time anyway, and each thread's heap holds memory."""
@@ -359,8 +361,11 @@ def hold_in(fd: int) -> str | None:
 
 
 def _machine_id() -> str:
+    """Return the id of this machine; empty in a container, which gets another one whenever it is made anew."""
+    if any(os.path.exists(mark) for mark in CONTAINERS):
+        return ""
     try:
-        text = Path("/etc/machine-id").read_text().strip()
+        text = MACHINE_ID.read_text().strip()
     except OSError:
         return ""
     return "" if text == "uninitialized" else text

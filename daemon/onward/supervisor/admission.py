@@ -8,10 +8,6 @@ import structlog
 from anyio.abc import TaskGroup
 
 from onward.core.daemon_facts import COPY, ENTERED, READ, StartDecision, has_settled, is_suspect
-from onward.core.fold import NewerRecord
-from onward.core.records import Json
-from onward.core.replay import NotAJournal
-from onward.errors import OnwardError
 from onward.ports.clock import Clock
 from onward.ports.store import RunStore
 from onward.supervisor.daemon_log import DaemonLog
@@ -24,8 +20,6 @@ log = structlog.get_logger()
 
 SUSPECT_S = 60.0
 """Seconds after which a suspect that does nothing is no longer waited for."""
-READERS = 4
-ASKED = "asked"
 
 
 @dataclass(slots=True)
@@ -37,9 +31,6 @@ class Hold:
     @property
     def on(self) -> bool:
         return bool(self.reasons)
-
-    def to_json(self) -> Json:
-        return {"on": self.on, "reasons": dict(self.reasons)}
 
 
 class Admission:
@@ -114,7 +105,9 @@ class Admission:
                 await self._suspects_first()
             if self._drain.on:
                 return
-            if entry.queued:
+            if entry.queued and (reason := self._held(entry)) is not None:
+                self._hold_back(entry, reason)
+            elif entry.queued:
                 await self._slots.acquire()
                 self._let_in(entry)
 
@@ -138,6 +131,11 @@ class Admission:
         entry.held, entry.queued = reason, False
         self._report.add("held", entry.run_id, reason)
         entry.notify()
+
+    def hold_all(self, word: str, reason: str) -> None:
+        """Let no run in from now on, one that was let go before neither."""
+        self.hold.reasons[word] = reason
+        self._let_go.clear()
 
     def let_go(self, entry: Entry) -> None:
         """Let one run in, whatever holds the others."""
@@ -171,6 +169,9 @@ class Admission:
             await self._look_at_all(unknown, one_by_one=decided.one_by_one)
             await self._log.note("FoldingEnded")
         for entry in found:
+            if self.hold.on:  # since a moment ago: the rest of them come first when they are released
+                self._decided, self._found = decided, found
+                return
             if entry.suspect and entry.queued and not self._drain.on:
                 log.warning("suspect enters alone", run_id=entry.run_id)
                 await self._slots.acquire()
@@ -182,21 +183,16 @@ class Admission:
                 await self._log.note("RunEntering", run_id=entry.run_id, doing=READ)
                 await self._look_at(entry)
             return
-        limit = anyio.Semaphore(READERS)
-
-        async def look(entry: Entry) -> None:
-            async with limit:
-                await self._look_at(entry)
-
         async with anyio.create_task_group() as tasks:
             for entry in entries:
-                tasks.start_soon(look, entry)
+                tasks.start_soon(self._look_at, entry)  # the store folds a few at a time
 
     async def _look_at(self, entry: Entry) -> None:
         try:
             entry.suspect = is_suspect((await self._store.read(entry.run_id)).state)
-        except (OnwardError, NotAJournal, NewerRecord):
-            entry.suspect = False  # it is said when the run is opened
+        except Exception as error:  # noqa: BLE001  # the border of one run: it is shown as bad when it is opened
+            log.debug("run cannot be looked at", run_id=entry.run_id, error=str(error))
+            entry.suspect = False
 
     async def _watched(self, entry: Entry) -> None:
         """Let a run in that may end this daemon; returns when it has progressed, rests, waits, or had its time."""
@@ -204,7 +200,13 @@ class Admission:
         async with self._log.naming(entry.run_id, ENTERED), anyio.create_task_group() as both:
 
             async def settled() -> None:
-                while not (over.is_set() or (entry.loaded is not None and has_settled(entry.loaded.live.state))):
+                progress_at: str | None = None
+                while not over.is_set():
+                    if entry.loaded is not None:
+                        state = entry.loaded.live.state
+                        progress_at = progress_at or state.last_progress_at
+                        if has_settled(state, progress_at):
+                            break
                     await entry.waiter().wait()
                 both.cancel_scope.cancel()
 

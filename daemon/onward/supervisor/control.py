@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import orjson
 import structlog
@@ -87,7 +87,8 @@ class Control:
             self.enter(entry)
         return entry.shown()
 
-    async def revive(self, entry: Entry, *, by: str, max_revivals: int | None) -> Json:
+    async def revive(self, entry: Entry, *, by: str, max_revivals: int | None, suspended: bool = False) -> Json:
+        """Bring a run back. One that was suspended may also turn out to need nothing: to wait, or to be over."""
         told: list[Revival] = []
 
         def decide() -> list[Record]:
@@ -100,9 +101,13 @@ class Control:
                 await self.store.set_call_dirs_aside(entry.run_id)
             await live.act(decide)
         (revival,) = told
+        if suspended and (revival.ok or revival.reason in ("waiting", "finished", "ended")):
+            revival = replace(revival, ok=True, reason="quarantined")
         if not revival.ok and revival.reason != "live":
             raise Conflict(f"{entry.run_id} is not revived: {revival.reason} ({revival.detail})")
         entry.failures = 0
+        if suspended and entry.loaded is None:
+            self.enter(entry)
         self._enter_if_active(entry)
         return {**entry.shown(), "revival": asdict(revival)}
 

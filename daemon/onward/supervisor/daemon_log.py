@@ -61,7 +61,11 @@ class DaemonLog:
     async def naming(self, run_id: str, doing: str) -> AsyncIterator[None]:
         """Name a run while it could end this daemon: whoever is named when it dies is left alone by the next one."""
         await self.note("RunEntering", run_id=run_id, doing=doing)
-        yield
+        try:
+            yield
+        except Exception:
+            await self.note("RunEntered", run_id=run_id)
+            raise
         await self.note("RunEntered", run_id=run_id)
 
     async def end_quarantine(self, run_id: str, *, by: str) -> None:

@@ -12,6 +12,7 @@ from onward.core.status import TERMINAL, Status
 log = structlog.get_logger()
 
 _LONGEST_LIST = 1000
+_LOGGED = 20
 
 _VERDICTS = {
     Verdict.ENTER: "resumed",
@@ -65,10 +66,10 @@ class Report:
         self.counts = {outcome: count for outcome, count in self.counts.items() if count}
 
     def tell(self) -> None:
-        """Log the report, once it is complete."""
+        """Log the report, once it is complete; `onward status` has all of its reasons."""
         if not self._told and not self.waits_for:
             self._told = True
-            log.info("recovery done", interrupted=self.interrupted, counts=self.counts, reasons=self.reasons)
+            log.info("recovery done", interrupted=self.interrupted, counts=self.counts, reasons=self.reasons[:_LOGGED])
 
     def to_json(self) -> Json:
         return {

@@ -16,7 +16,7 @@ import structlog
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
 from onward.config.documents import Problem
-from onward.core.daemon_facts import COPY, StartDecision
+from onward.core.daemon_facts import READ
 from onward.core.fold import BadRecord, NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
 from onward.core.index import index_of, view_of
@@ -24,25 +24,26 @@ from onward.core.records import Json, RunStarted
 from onward.core.replay import NotAJournal
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
-from onward.core.text import clean
-from onward.errors import BadRequest, Conflict, NotFound, Refused, StoreError
+from onward.errors import BadRequest, Conflict, NotFound, OnwardError, Refused, StoreError
 from onward.ports.clock import Clock
 from onward.ports.operations import StartRequest
 from onward.ports.process import ProcessSpawner
 from onward.ports.store import Listed, RunStore
 from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant
-from onward.supervisor.admission import ASKED, Admission
+from onward.supervisor.admission import Admission
 from onward.supervisor.configuration import AsStarted, Configuration
 from onward.supervisor.control import Control
 from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry
+from onward.supervisor.grace import Grace
+from onward.supervisor.holding import Holding
 from onward.supervisor.models import Models
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slots
 from onward.supervisor.starting import request_hash, started
 from onward.supervisor.watching import News, follow
-from onward.supervisor.worker import ELSEWHERE, Drain, Worker, seconds_until
+from onward.supervisor.worker import Drain, Worker, seconds_until
 
 log = structlog.get_logger()
 
@@ -106,7 +107,7 @@ class Supervisor:
             report=self._report,
             drain=self._drain,
             orphan_grace_s=orphan_grace_s,
-            served_since=self._began,
+            grace=Grace(clock),
         )
         self._admission = Admission(
             entries=self._entries,
@@ -119,6 +120,13 @@ class Supervisor:
             report=self._report,
             on_rest=lambda entry: self._on_questions(entry.open_questions()),
         )
+        self._holding = Holding(
+            entries=self._entries,
+            store=store,
+            daemon_log=self._log,
+            admission=self._admission,
+            end_leftovers=self._end_leftovers,
+        )
         self._control = Control(store=store, clock=clock, enter=self._admission.enqueue, sweep=self._worker.sweep)
 
     # Life
@@ -130,7 +138,7 @@ class Supervisor:
         another piece is done.
         """
         decided = await self._log.begin()
-        await self._hold_if(decided, asked=hold)
+        await self._holding.begin(decided, asked=hold)
         self._admission.prepare(decided)
         listed = await self._store.list_runs()
         progress(f"{len(listed)} runs listed")
@@ -141,15 +149,6 @@ class Supervisor:
         ended = 0 if self._admission.hold.on else await self._end_leftovers()
         log.info("runs listed", runs=len(listed), to_enter=len(self._report.waits_for), leftovers_ended=ended)
         self._report.tell()
-
-    async def _hold_if(self, decided: StartDecision, *, asked: bool) -> None:
-        reasons = self._admission.hold.reasons
-        if decided.held is not None:
-            reasons[decided.held] = decided.reason
-        if (why := await self._store.hold()) is not None or asked:
-            reasons[ASKED] = why or "asked for at the start"
-        if reasons:
-            log.warning("runs are held", reasons=reasons)
 
     async def _end_leftovers(self) -> int:
         """End every process of this instance that belongs to no call of a run that goes on."""
@@ -264,7 +263,19 @@ class Supervisor:
         return await self._control.cancel(self._entry(run_id), by=by)
 
     async def revive(self, run_id: str, *, by: str, max_revivals: int | None = None) -> Json:
-        return await self._control.revive(self._entry(run_id), by=by, max_revivals=max_revivals)
+        entry = self._entry(run_id)
+        reason = self._log.facts.suspended.get(run_id)
+        if reason is None:
+            return await self._control.revive(entry, by=by, max_revivals=max_revivals)
+        entry.suspended, entry.watched = None, True
+        try:
+            async with self._log.naming(run_id, READ):
+                shown = await self._control.revive(entry, by=by, max_revivals=max_revivals, suspended=True)
+            await self._log.end_quarantine(run_id, by=by)
+        except OnwardError:
+            entry.suspended = reason if entry.loaded is None and not entry.queued else None
+            raise
+        return shown
 
     async def interactions(self, run_id: str | None = None) -> list[Json]:
         entries = self._entries.values() if run_id is None else [self._entry(run_id)]
@@ -301,56 +312,12 @@ class Supervisor:
         return self._news.after(after)
 
     async def hold(self, *, by: str, reason: str = "") -> Json:
-        why = clean(reason) or f"asked for by {by}"
-        await self._store.set_hold(why)
-        self._admission.hold.reasons[ASKED] = why
-        log.warning("runs are held", by=by, reason=why)
+        await self._holding.hold(by=by, reason=reason)
         return await self.daemon()
 
     async def release(self, run_id: str | None = None, *, by: str) -> Json:
-        if run_id is not None:
-            await self._release(self._entry(run_id), by=by)
-            return await self.daemon()
-        copied = [entry for entry in self._entries.values() if entry.held == ELSEWHERE]
-        await self._become_another()
-        for entry in copied:
-            await self._log.release(entry.run_id, by=by)
-        if self._admission.hold.on:
-            await self._log.release_all(by=by)
-            await self._store.set_hold(None)
-            if not self._admission.working:
-                await self._end_leftovers()
-            log.info("runs are released", by=by)
-        self._admission.let_all_go()
+        await self._holding.release(None if run_id is None else self._entry(run_id), by=by)
         return await self.daemon()
-
-    async def _release(self, entry: Entry, *, by: str) -> None:
-        await self._become_another()
-        if entry.held == ELSEWHERE or COPY in self._admission.hold.reasons:
-            await self._log.release(entry.run_id, by=by)
-        self._admission.let_go(entry)
-
-    async def _become_another(self) -> None:
-        """Let a copied runs directory have its own id: whatever runs for the one it was copied from is a stranger.
-
-        It comes first: whoever dies before the release is noted gets one more new id, and nothing was entered.
-        """
-        if COPY in self._admission.hold.reasons and self._log.here not in self._log.facts.released.values():
-            await self._store.renew_instance()
-
-    async def end_quarantine(self, run_id: str, *, by: str) -> None:
-        """Let a run be read again with which a daemon died; durable when this returns. Idempotent.
-
-        Call it before anything opens the run's journal. It is named when it is entered the next time.
-
-        Raises:
-            NotFound: There is no such run.
-            StoreError: It could not be noted; the run stays as it is.
-        """
-        entry = self._entry(run_id)
-        await self._log.end_quarantine(run_id, by=by)
-        if entry.suspended is not None:
-            entry.suspended, entry.watched = None, True
 
     async def daemon(self) -> Json:
         counts = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
@@ -362,7 +329,7 @@ class Supervisor:
             "runs": dict(counts),
             "ready": True,
             "draining": self._drain.on,
-            "hold": {**self._admission.hold.to_json(), "runs": sum(e.held is not None for e in self._entries.values())},
+            "hold": self._holding.to_json(),
             "recovery": self._report.to_json(),
             "limits": {"max_active_runs": self._slots.number},
             "isolation": self._isolation,
@@ -402,6 +369,9 @@ class Supervisor:
         elif run.index is None or (run.index["status"] not in _RESTING and run.index.get("waiting_on") != "human"):
             entry.queued = True
             self._report.waits_for.add(run.run_id)
+        elif run.index["status"] not in TERMINAL:
+            self._report.waits_for.add(run.run_id)
+            self._report.add(str(run.index["status"]), run.run_id, str(run.index.get("error") or "waits for a human"))
 
     async def _as_started(self, run_id: str) -> Json | None:
         """Return the index that a run without one began with: whoever repeats its start must be told of it."""
@@ -455,6 +425,7 @@ class Supervisor:
         """Keep meta.json of working runs at most a second behind."""
         while True:
             await self._clock.sleep(INDEX_EVERY_S)
+            self._worker.grace.left_s()  # a clock that was moved is to be noticed before it matters
             for entry in list(self._entries.values()):
                 loaded = entry.loaded
                 # Of one that has ended the index comes after its evidence is removed: nobody looks behind it again.
@@ -463,8 +434,9 @@ class Supervisor:
                 loaded.index_dirty = False
                 try:
                     self._news.tell(entry)
-                    await loaded.live.write_index()
+                    # In this order: who believes the index may take it that nothing of settled calls is left.
                     await self._worker.sweep(loaded.live)
+                    await loaded.live.write_index()
                 except StoreError as error:
                     if entry.loaded is loaded:  # else it came to rest meanwhile, and its index is written there
                         log.warning("index not written", run_id=entry.run_id, error=str(error))

@@ -19,6 +19,7 @@ from onward.core.records import RunParked, RunQuarantined, RunResumed
 from onward.core.replay import NotAJournal
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
+from onward.core.step import set_back, tried_now
 from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs
 from onward.errors import NotFound, StoreError, Unreadable
@@ -33,6 +34,7 @@ from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant, recover
 from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry, Loaded
+from onward.supervisor.grace import Grace
 from onward.supervisor.live import LiveRun
 from onward.supervisor.models import Models
 from onward.supervisor.report import Report
@@ -43,8 +45,6 @@ log = structlog.get_logger()
 
 AGAIN_FIRST_S, AGAIN_LONGEST_S = 1.0, 60.0
 PARKED_FIRST_S, PARKED_LONGEST_S = 30.0, 1800.0
-EXPIRY_GRACE_S = 60.0
-"""Seconds after the daemon began to serve in which no question expires: one that did meanwhile can be answered."""
 
 
 ELSEWHERE = "it was worked on in another place: this is a copy, or a restored backup"
@@ -74,16 +74,14 @@ class Worker:
     report: Report
     drain: Drain
     orphan_grace_s: float
-    served_since: float
-    """When the daemon began to serve, on the monotonic clock."""
+    grace: Grace
 
     def expiry_in(self, moment: str) -> float:
         """Return after how many seconds a question that expires at this time is looked at again."""
-        grace_s = self.served_since + EXPIRY_GRACE_S - self.clock.monotonic()
-        return max(grace_s, seconds_until(moment, self.clock))
+        return max(self.grace.left_s(), seconds_until(moment, self.clock))
 
     def _may_expire(self) -> bool:
-        return self.clock.monotonic() >= self.served_since + EXPIRY_GRACE_S
+        return self.grace.left_s() <= 0
 
     async def work(self, entry: Entry, slot: Slot) -> float | None:
         """Work on a run until it rests; returns after how many seconds it is to be tried again, or None.
@@ -124,6 +122,7 @@ class Worker:
 
     async def _enter(self, entry: Entry, live: LiveRun, slot: Slot, beside: Beside) -> None:
         state = live.state
+        clock_is_back = set_back(state, stamp(self.clock.now()))
         if self._is_elsewhere(entry, state) or not await self._goes_on(entry, live):
             self.report.count(state, None)
             return
@@ -136,6 +135,8 @@ class Worker:
             await self.sweep(live)
         if decided.verdict not in (Verdict.ENTER, Verdict.ASK) or self.drain.on:
             return
+        if clock_is_back and state.cooling:
+            await live.append(tried_now())
         if decided.revived is not None:
             log.info("run revived", cause=decided.revived.cause, settled=len(decided.settlements))
         faults.hit_of("run.enter", entry.run_id)
@@ -147,7 +148,8 @@ class Worker:
 
     def _is_elsewhere(self, entry: Entry, state: RunState) -> bool:
         """Hold a run back that was worked on in another place."""
-        if state.status is Status.ACTIVE and is_copy(state, self.daemon_log.here, self.daemon_log.facts):
+        may_enter = _may_enter(state, stamp(self.clock.now()))
+        if may_enter and is_copy(state, self.daemon_log.here, self.daemon_log.facts):
             entry.held = ELSEWHERE
             self.report.add("held", entry.run_id, ELSEWHERE)
         return entry.held is not None
@@ -230,22 +232,22 @@ class Worker:
             entry.notify()
 
     async def sweep(self, live: LiveRun) -> None:
-        """Remove the evidence of calls whose results are durable; what of them still runs is ended."""
-        run_id = live.state.run_id
-        known, open_calls = live.state.turns, {call.call_id for call in live.state.open_calls}
-        settled = [
-            name
-            for name in await self.store.call_dirs(run_id)
-            if is_call_id(name) and name not in open_calls and int(name[1:].partition("c")[0]) <= known
-        ]
-        if not settled or live.state.gap_since_turn:
-            return
-        await live.flush()
-        for name in settled:
-            call_dir = self.store.call_dir(run_id, name)
+        """Remove the evidence of calls whose results are durable; what still runs of them is ended.
+
+        Of a run that is over everything is ended, but what is not settled is kept: somebody may revive it.
+        """
+        state = live.state
+        names = [name for name in await self.store.call_dirs(state.run_id) if is_call_id(name)]
+        settled = _settled(state, names)
+        running = names if state.status in TERMINAL else settled
+        if running:
+            await live.flush()
+        for name in running:
+            call_dir = self.store.call_dir(state.run_id, name)
             if (await anyio.to_thread.run_sync(self.spawner.probe, call_dir)).trace is Trace.ALIVE:
                 await self.spawner.end(call_dir, by=EndedBy.STOP)
-            await self.store.remove_call_dir(run_id, name)
+        for name in settled:
+            await self.store.remove_call_dir(state.run_id, name)
 
     def _damaged(self, entry: Entry, problem: str) -> None:
         entry.problem = problem
@@ -289,6 +291,14 @@ class Worker:
         return seconds_until(entry.index["wake_at"], self.clock)
 
 
+def _settled(state: RunState, names: list[str]) -> list[str]:
+    """Return the calls whose results the journal has; beside damage that is not known of any."""
+    if state.gap_since_turn:
+        return []
+    still_open = {call.call_id for call in state.open_calls}
+    return [name for name in names if name not in still_open and int(name[1:].partition("c")[0]) <= state.turns]
+
+
 def _again_in(entry: Entry) -> float:
     """Count one more failure of the disk; return after how many seconds to try again."""
     entry.failures += 1
@@ -313,7 +323,8 @@ def _may_enter(state: RunState, now: str) -> bool:
     """Whether there is something to do: it is active, its parked time is over, or its cancel is to be carried on."""
     if state.cancel_by is not None and state.status not in TERMINAL:
         return True
-    due = state.status is Status.PARKED and state.retry_at is not None and state.retry_at <= now
+    due = state.retry_at is not None and (state.retry_at <= now or set_back(state, now))
+    due = due and state.status is Status.PARKED
     return due or state.status is Status.ACTIVE
 
 
