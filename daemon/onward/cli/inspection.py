@@ -10,7 +10,10 @@ from onward.core.inspection import Inspection
 from onward.errors import BadRequest, NotFound
 
 _HEADER = ("RUN", "GOES ON", "REASON", "STATUS", "TURNS", "REVIVED", "CALLS IN FLIGHT", "DETAIL")
-_LEGEND = "GOES ON: yes, when a daemon starts; by hand, with `onward revive RUN`; no, nothing is to be brought back."
+_MEANWHILE = {"waiting": "answered", "live": "at work"}
+_LEGEND = """
+GOES ON: yes, when a daemon starts; by hand, with `onward revive RUN`; answered, when a human answers; no, nothing is to
+be brought back. CALLS IN FLIGHT: how each would be settled; none is ever run again."""
 
 
 def inspect(target: str, *, max_revivals: int | None, as_json: bool) -> int:
@@ -78,12 +81,20 @@ def _row(found: Inspection) -> list[str]:
         str(found.turns) if folded else "-",
         str(found.revivals) if folded else "-",
         line(_calls(found), 60),
-        line(found.detail or "-"),
+        line(_detail(found)),
     ]
 
 
 def _goes_on(found: Inspection) -> str:
-    return "yes" if found.revivable else "by hand" if found.by_hand else "no"
+    if found.revivable:
+        return "yes"
+    return "by hand" if found.by_hand else _MEANWHILE.get(found.reason, "no")
+
+
+def _detail(found: Inspection) -> str:
+    healed = [f"damaged at byte {place.offset}, healed" for place in found.damage[:1] if found.reason != "damaged"]
+    torn = ["its torn end would be set aside"] if found.torn else []
+    return "; ".join(filter(None, [found.detail, *healed, *torn])) or "-"
 
 
 def _tone(found: Inspection) -> str:
