@@ -10,10 +10,10 @@ from onward.core.inspection import Inspection
 from onward.errors import BadRequest, NotFound
 
 _HEADER = ("RUN", "GOES ON", "REASON", "STATUS", "TURNS", "REVIVED", "CALLS IN FLIGHT", "DETAIL")
-_MEANWHILE = {"waiting": "answered", "live": "at work"}
+_MEANWHILE = {"waiting": "on answer", "live": "at work"}
 _LEGEND = """
-GOES ON: yes, when a daemon starts; by hand, with `onward revive RUN`; answered, when a human answers; no, nothing is to
-be brought back. CALLS IN FLIGHT: how each would be settled; none is ever run again."""
+GOES ON: yes, when a daemon starts; by hand, with `onward revive RUN`; on answer, when a human gives it; no, there is
+nothing to bring back. CALLS IN FLIGHT: how each would be settled; none is ever run again."""
 
 
 def inspect(target: str, *, max_revivals: int | None, as_json: bool) -> int:
