@@ -107,10 +107,10 @@ class Writer:
     def printed(self, call_id: str, text: str) -> "Writer":
         return self.beside(f"calls/{call_id}/stdout", text.encode()).beside(f"calls/{call_id}/stderr", b"")
 
-    def exit(self, call_id: str, code: int, length: int) -> "Writer":
+    def exit(self, call_id: str, code: int, length: int, ended_by: str = "itself") -> "Writer":
         streams = {"stdout": {"length": length, "dropped": 0}, "stderr": {"length": 0, "dropped": 0}}
         return self.beside(
-            f"calls/{call_id}/exit", {"protocol": 1, "code": code, "ended_by": "itself", "duration_s": 61.5, **streams}
+            f"calls/{call_id}/exit", {"protocol": 1, "code": code, "ended_by": ended_by, "duration_s": 61.5, **streams}
         )
 
     def index(self, **position: int) -> "Writer":

@@ -167,7 +167,8 @@ def by_hand(state: RunState, by: str) -> list[Record]:
 def revived(state: RunState, *, loss: str | None) -> Revival:
     """Return what is told of a revive that nothing refused. Ask before the record is applied."""
     found = refusals(state, None, loss=loss, live=False, cap=None)
-    plain = Refusal(reason="continues" if state.drained else "interrupted", detail="")
+    at_rest = state.drained or state.claim is None or state.retry_at is not None
+    plain = Refusal(reason="continues" if at_rest else "interrupted", detail="")
     passed = next(chain(found, [plain]))
     return Revival(ok=True, run_id=state.run_id, reason=passed.reason, detail=passed.detail)
 
