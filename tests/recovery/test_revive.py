@@ -18,7 +18,7 @@ from onward.store.lock import this_process
 from tests.core import journals as j
 from tests.core.acting import Daemon, histories
 from tests.core.journals import Json, use
-from tests.core.test_properties import many
+from tests.core.test_recovery_properties import some
 from tests.recovery.runs import entered, put, records, tree
 from tests.store.worlds import fault
 
@@ -186,7 +186,7 @@ def histories_on_disk(top: Path, daemon: Daemon) -> Path:
     return put(top, daemon.data)
 
 
-@many
+@some
 @given(histories(), st.sampled_from([None, 0, 1, 3]))
 def test_inspect_and_revive_agree_on_every_history(
     tmp_path_factory: pytest.TempPathFactory, daemon: Daemon, cap: int | None
