@@ -100,7 +100,7 @@ async def serving(runs: Path, models: Models) -> AsyncIterator[Supervisor]:
             agent_dirs=[],
         )
         await supervisor.boot()
-        with supervisor._queue, supervisor._admitted:
+        with supervisor._admission._queue, supervisor._admission._queued:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(supervisor.serve)
                 yield supervisor

@@ -65,6 +65,12 @@ def unusable(run_id: str, reason: str, detail: str) -> Inspection:
     return Inspection(run_id=run_id, revivable=False, reason=reason, detail=detail)
 
 
+def unread(run_id: str, why: str, *, cap: int | None) -> Inspection:
+    """Return the answer about a run that is not read, because a daemon died with it in hand."""
+    refused = cap is not None and cap <= 0
+    return Inspection(run_id=run_id, revivable=False, reason="quarantined", detail=why, by_hand=not refused)
+
+
 def refusals(
     state: RunState, decided: RecoveryPlan | None, *, loss: str | None, live: bool, cap: int | None
 ) -> Iterator[Refusal]:

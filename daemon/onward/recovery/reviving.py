@@ -2,11 +2,14 @@
 
 import os
 import pwd
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 
+from onward.core.daemon_facts import QUARANTINE
 from onward.core.fold import NewerRecord
 from onward.core.index import index_of, sidecars_of
 from onward.core.inspection import Revival, by_hand, revive_refused, revived
@@ -14,7 +17,7 @@ from onward.core.plan import damage_of, lost_records
 from onward.core.replay import NotAJournal
 from onward.errors import BadRequest, NotFound, OnwardError, Refused, StoreError
 from onward.processes.identity import boot_id, start_ticks
-from onward.recovery.inspecting import Target, inspect, run_path
+from onward.recovery.inspecting import Target, inspect, run_path, set_aside
 from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_for_one_act
 from onward.store.lock import Holder, this_process
@@ -55,7 +58,8 @@ def revive(
         return _not(target, seen.reason, seen.detail)
     try:
         holder = this_process(boot_id(), start_ticks(os.getpid()) or 0)
-        return anyio.run(_revive, holder, run_path(target), max_revivals, by or _this_user())
+        whole = run_path(target)
+        return anyio.run(_revive, holder, whole, set_aside(whole.parent), max_revivals, by or _this_user())
     except Refused as error:
         return _not(target, "live", str(error))
     except NotAJournal as error:
@@ -82,10 +86,15 @@ def _not(target: Target, reason: str, detail: str) -> Revival:
     return Revival(ok=False, run_id=os.path.basename(os.path.abspath(target)), reason=reason, detail=detail)
 
 
-async def _revive(holder: Holder, path: Path, cap: int | None, by: str) -> Revival:
+async def _revive(holder: Holder, path: Path, aside: Mapping[str, str], cap: int | None, by: str) -> Revival:
     store = await open_for_one_act(path.parent, SystemClock(), holder)
     try:
-        return await _append(store, path.name, cap, by)
+        if (why := aside.get(path.name)) is None:
+            return await _append(store, path.name, cap, by)
+        # First: whoever dies with its journal in hand has said before that a human asked for it.
+        await store.append_fact(type="Released", what=QUARANTINE, run_id=path.name, by=by)
+        told = await _append(store, path.name, cap, by)
+        return replace(told, reason="quarantined", detail=why) if told.ok else told
     finally:
         await store.close()
 

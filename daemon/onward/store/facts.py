@@ -63,7 +63,7 @@ class Facts:
             Unreadable: As it says.
         """
         try:
-            return await anyio.to_thread.run_sync(self._read)
+            return await anyio.to_thread.run_sync(read_facts, self._runs_fd)
         except OSError as error:
             raise Unreadable(f"{FACTS} cannot be read: {error.strerror}") from error
 
@@ -91,26 +91,32 @@ class Facts:
             size = os.stat(FACTS, dir_fd=self._runs_fd, follow_symlinks=False).st_size
             if size <= self._limit:
                 return
-            kept = kept_notifications(kept_facts(self._read(), now))
+            kept = kept_notifications(kept_facts(read_facts(self._runs_fd), now))
             data = b"".join(_line(seq, fact) for seq, fact in enumerate(kept, 1))
             disk.replace_file(FACTS, data, "facts.compact", dir_fd=self._runs_fd)
         except (OSError, StoreError, NotFound):
             return
         self._limit = max(COMPACT_BYTES, 2 * len(data))
 
-    def _read(self) -> list[Json]:
-        try:
-            fd = disk.open_regular(FACTS, dir_fd=self._runs_fd)
-        except NotFound:
-            return []
-        facts: list[Json] = []
-        try:
-            for line in disk.read_lines(fd):
-                with suppress(BadLine):
-                    facts.append(decode(line.rstrip(b"\n")))
-        finally:
-            os.close(fd)
-        return facts
+
+def read_facts(runs_fd: int) -> list[Json]:
+    """Return all facts of a runs directory, damaged lines left out. Blocks.
+
+    Raises:
+        Unreadable, OSError: They cannot be read.
+    """
+    try:
+        fd = disk.open_regular(FACTS, dir_fd=runs_fd)
+    except NotFound:
+        return []
+    facts: list[Json] = []
+    try:
+        for line in disk.read_lines(fd):
+            with suppress(BadLine):
+                facts.append(decode(line.rstrip(b"\n")))
+    finally:
+        os.close(fd)
+    return facts
 
 
 def _line(seq: int, fact: Json) -> bytes:

@@ -264,7 +264,13 @@ class Supervisor:
         return await self._control.cancel(self._entry(run_id), by=by)
 
     async def revive(self, run_id: str, *, by: str, max_revivals: int | None = None) -> Json:
-        return await self._control.revive(self._entry(run_id), by=by, max_revivals=max_revivals)
+        entry = self._entry(run_id)
+        if (suspended := entry.suspended) is not None:
+            await self.end_quarantine(run_id, by=by)
+        told = await self._control.revive(entry, by=by, max_revivals=max_revivals)
+        if suspended is not None and told["revival"]["ok"]:
+            told["revival"] |= {"reason": "quarantined", "detail": suspended}
+        return told
 
     async def interactions(self, run_id: str | None = None) -> list[Json]:
         entries = self._entries.values() if run_id is None else [self._entry(run_id)]
