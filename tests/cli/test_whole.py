@@ -113,7 +113,7 @@ def test_a_run_is_revived_while_no_daemon_runs_and_goes_on_with_the_next(instanc
     instance("up")
     assert instance("wait", run_id).stdout == "completed\n"
     assert json.loads(instance("show", run_id, "--json").stdout)["totals"]["revivals"] == 1
-    over = instance("revive", run_id)
+    over = instance("revive", str(instance.home / "runs" / run_id))
     assert (over.returncode, "is not revived: finished" in over.stderr) == (1, True)
     missing = instance("revive", "worker-none")
     assert (missing.returncode, "Traceback" in missing.stderr) == (4, False)

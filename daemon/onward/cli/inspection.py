@@ -42,7 +42,7 @@ def find(target: str) -> Path:
     Raises:
         NotFound, BadRequest: There is none, or there are several.
     """
-    if is_path(target):
+    if os.path.lexists(target):
         return Path(os.path.abspath(target))
     if "/" in target or not is_run_id(target.ljust(3, "0")):
         raise NotFound(f"there is nothing at {target!r}")
@@ -58,9 +58,12 @@ def find(target: str) -> Path:
     raise BadRequest(f"{target!r} is the beginning of {len(names)} runs:\n  " + "\n  ".join(names[:10]))
 
 
-def is_path(target: str) -> bool:
-    """Whether something of this name is there."""
-    return os.path.lexists(target)
+def run_named(target: str) -> str | None:
+    """Return the run of this instance that is named, by its id or its path; None for a path of other runs."""
+    if not os.path.lexists(target):
+        return target
+    path = os.path.abspath(target)
+    return os.path.basename(path) if os.path.dirname(path) == str(_runs_dir()) else None
 
 
 def _runs_dir() -> Path:
