@@ -170,6 +170,8 @@ def _is_run(path: Target) -> bool:
     """Whether this is a run's own directory, rather than one that holds runs."""
     if os.path.lexists(os.path.join(path, rundir.JOURNAL)):
         return True
+    if os.path.lexists(os.path.join(path, LOCK)):
+        return False  # a daemon has worked here, though no run is left
     return is_run_id(os.path.basename(os.path.abspath(path))) and not _runs_in(path)
 
 
