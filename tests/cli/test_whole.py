@@ -97,6 +97,28 @@ def test_following_goes_on_through_kill_9_of_the_daemon(instance: Cli) -> None:
     assert re.search(r"t1c1 shell  ok.*\n.*the real result", rest)
 
 
+def test_a_run_is_revived_while_no_daemon_runs_and_goes_on_with_the_next(instance: Cli) -> None:
+    """inspect, revive, revive again, and the run's end; and what cannot be revived says why."""
+    fails = {"calls": [{"name": "finish", "arguments": {"result": "no luck", "status": "failed"}}]}
+    (instance.home / "script.json").write_text(json.dumps({"turns": [fails, {"text": "better"}]}))
+    failed = instance("run", "-a", "rehearsal", "--model", "scripted/script.json", "try")
+    assert failed.returncode == 1, failed.stderr
+    run_id = failed.stderr.splitlines()[0]
+    instance("down")
+    inspected = instance("inspect", run_id)
+    assert re.search(rf"goes on +by hand .onward revive {run_id}.\nreason +ended\n", inspected.stdout)
+    first, again = instance("revive", run_id[:-2]), instance("revive", run_id)
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    assert f"{run_id} is revived (it was ended); it goes on when the daemon starts" in first.stderr
+    instance("up")
+    assert instance("wait", run_id).stdout == "completed\n"
+    assert json.loads(instance("show", run_id, "--json").stdout)["totals"]["revivals"] == 1
+    over = instance("revive", str(instance.home / "runs" / run_id))
+    assert (over.returncode, "is not revived: finished" in over.stderr) == (1, True)
+    missing = instance("revive", "worker-none")
+    assert (missing.returncode, "Traceback" in missing.stderr) == (4, False)
+
+
 @pytest.mark.slow
 def test_the_demo_keeps_its_word_and_leaves_nothing(tmp_path: Path) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path), "ONWARD_HOME": "/nonexistent"}

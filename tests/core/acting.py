@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from onward.core import fold
+from onward.core.inspection import by_hand, revive_refused
 from onward.core.plan import Evidence, Found, Policy, RecoveryPlan, plan, unbatched_calls
 from onward.core.records import Record, RunParked, ToolCallDone
 from onward.core.state import RunState
@@ -29,7 +30,8 @@ PROVIDER_IDS = ("call_1", "call_1", "", "../x", "t1c1", "toolu_9", "é", "x" * 8
 WEIGHTS = {
     "go_on": 40, "write": 2, "reply": 2, "expire": 1,
     "think": 4, "start": 5, "finish": 3, "boot": 4, "request": 1, "answer": 1, "say": 2, "fail": 1, "late": 1,
-    "checkpoint": 1, "crash": 2, "power": 1, "drain": 1, "control": 1, "cancel": 1, "settings": 1, "end": 1,
+    "checkpoint": 1, "crash": 2, "power": 1, "drain": 1, "control": 1, "revive": 1, "cancel": 1,
+    "settings": 1, "end": 1,
 }  # fmt: skip
 MOVES = [move for move, weight in WEIGHTS.items() for _ in range(weight)]
 
@@ -62,7 +64,7 @@ class Daemon:
         return b"".join(as_line(record) for record in self.records)
 
     def act(self, move: str, n: int) -> None:
-        if move in ("boot", "go_on") or self.alive:
+        if move in ("boot", "go_on", "revive") or self.alive:
             getattr(self, f"_{move}")(n)
 
     def _go_on(self, n: int) -> None:
@@ -192,6 +194,16 @@ class Daemon:
             self.write(j.revived("manual", self.state.revival_attempts + 1))
         elif self.state.status not in ENDED:
             self.write(j.control("RunResumed"))
+
+    def _revive(self, n: int) -> None:
+        """Somebody revives the run while no daemon works on it, or the one that does refuses."""
+        if self.alive or not self.records:
+            return
+        state = j.replay(self.data).state
+        if revive_refused(state, loss=None, live=False, cap=None) is None:
+            self.state, self.dur = state, state.seq
+            for record in by_hand(state, "anna"):
+                self.write(record.to_json())
 
     def _cancel(self, n: int) -> None:
         if n % 4 == 0 and self.state.status not in ENDED:

@@ -14,16 +14,25 @@ from tests.core import journals as j
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [("intended", "The file now holds exactly the intended content."), ("older", "something else than the intended")],
+    ("content", "prepared", "said"),
+    [
+        ("intended", True, "The file now holds exactly the intended content."),
+        ("intended", False, "The file now holds exactly the intended content."),
+        ("older", False, "something else than the intended"),
+        ("older", True, "the file is as it was before the call"),
+        (None, False, "The file does not exist"),
+        (None, True, "the file is as it was before the call"),
+    ],
 )
 async def test_an_interrupted_write_is_reported_with_what_the_file_holds_now(
-    content: str, said: str, tmp_path: Path
+    content: str | None, prepared: bool, said: str, tmp_path: Path
 ) -> None:
     """The model is told what Onward could see for itself; the call's temporary file is gone, others stay."""
-    (tmp_path / "f.txt").write_text(content)
+    if content is not None:
+        (tmp_path / "f.txt").write_text(content)
     left, other = tmp_path / ".onward-worker-1-t1c1.tmp", tmp_path / ".onward-worker-2-t1c1.tmp"
-    left.write_text("inten")
+    if prepared:
+        left.write_text("inten")
     other.write_text("not ours")
     call = j.call("t1c1", arguments={"path": "f.txt", "content": "intended"}) | {"name": "write_file"}
     records = [j.claimed(), j.turn(1, j.use("t1c1", "write_file"), seen=2), j.batch(1, call), j.handed_over("t1c1")]

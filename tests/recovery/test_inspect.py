@@ -234,6 +234,8 @@ def test_a_directory_of_runs_is_inspected_run_by_run(tmp_path: Path) -> None:
     assert [(each.run_id, each.reason) for each in found] == [
         ("runs", "damaged"), ("worker-1", "interrupted"), ("worker-2", "finished"),
     ]  # fmt: skip
+    (run_named / ".lock").write_text("")
+    assert inspect_all(run_named) == []
     put(run_named, AT_WORK)
     assert [each.reason for each in inspect_all(run_named)] == ["interrupted"]
     (tmp_path / "way").symlink_to(run_named)

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.errors import BadRequest
-from onward.processes.identity import start_ticks
-from onward.recovery import inspect, revive
+from onward.processes.identity import boot_id, start_ticks
+from onward.recovery import inspect, inspect_all, revive
 from onward.store import lock
 from onward.store.lock import this_process
 from tests.core import journals as j
 from tests.core.acting import Daemon, histories
 from tests.core.journals import Json, use
-from tests.core.test_properties import many
+from tests.core.test_recovery_properties import some
 from tests.recovery.runs import entered, put, records, tree
-from tests.store.worlds import fault
+from tests.store.worlds import fault, records_in
 
 AT_WORK = [j.started(), j.claimed(), j.inferring()]
 CAPPED = [j.started(limits={"max_revivals": 0}), *AT_WORK[1:]]
@@ -186,7 +186,7 @@ def histories_on_disk(top: Path, daemon: Daemon) -> Path:
     return put(top, daemon.data)
 
 
-@many
+@some
 @given(histories(), st.sampled_from([None, 0, 1, 3]))
 def test_inspect_and_revive_agree_on_every_history(
     tmp_path_factory: pytest.TempPathFactory, daemon: Daemon, cap: int | None
@@ -202,3 +202,49 @@ def test_inspect_and_revive_agree_on_every_history(
     assert len(records(run)) - len(before) in ((0, 1) if done.ok else (0,))
     after = inspect(run, cap)
     assert not done.ok or (after.status, after.reason in ("interrupted", "continues", "waiting")) == ("active", True)
+
+
+def facts_of(top: Path, *facts: Json) -> None:
+    top.chmod(0o700)
+    (top / "daemon.jsonl").write_bytes(j.Journal().add(*facts).bytes)
+
+
+BEGAN: Json = {"type": "DaemonStarted", "pid": 1, "boot_id": boot_id(), "machine_id": "m", "runs_inode": 7}
+NAMED: Json = {"type": "RunEntering", "run_id": "worker-1", "doing": "entered"}
+SUSPENDED: Json = {"type": "RunSuspended", "run_id": "worker-1", "reason": "the daemon died with it in hand"}
+
+
+@pytest.mark.parametrize("facts", [[BEGAN, NAMED], [SUSPENDED, BEGAN], [SUSPENDED, BEGAN, NAMED]])
+def test_a_run_with_which_the_daemon_died_is_not_read_before_a_human_revives_it(
+    facts: list[Json], tmp_path: Path
+) -> None:
+    """Named when it died, or set aside for that: inspect does not open the journal, a revive ends it durably first."""
+    run = put(tmp_path, AT_WORK)
+    facts_of(tmp_path, *facts)
+    journal = (run / "journal.jsonl").read_bytes()
+    (run / "journal.jsonl").write_bytes(b"not to be read")
+    before = tree(tmp_path)
+    for found in (inspect(run), *inspect_all(tmp_path)):
+        assert (found.reason, found.revivable, found.by_hand, found.status) == ("quarantined", False, True, "")
+    assert not revive(run, max_revivals=0).ok
+    assert tree(tmp_path) == before
+
+    (run / "journal.jsonl").write_bytes(journal)
+    done = revive(run, by="anna")
+    assert (done.ok, done.reason) == (True, "quarantined")
+    assert "died" in done.detail
+    released = records_in(tmp_path / "daemon.jsonl")[-1]
+    assert (released["type"], released["what"], released["by"]) == ("Released", "quarantine", "anna")
+    assert inspect(run).reason == "interrupted"
+
+
+def test_other_runs_and_other_boots_are_not_blamed(tmp_path: Path) -> None:
+    run = put(tmp_path, AT_WORK)
+    for facts in ([BEGAN, NAMED | {"run_id": "worker-2"}], [BEGAN | {"boot_id": "other"}, NAMED]):
+        facts_of(tmp_path, *facts)
+        assert inspect(run).reason == "interrupted"
+    facts_of(tmp_path, BEGAN, NAMED)
+    me = this_process("boot-1", start_ticks(os.getpid()) or 0)
+    held = lock.take(str(tmp_path / ".lock"), me, 0)
+    assert inspect(run).reason == "interrupted"  # its daemon lives
+    held.release()

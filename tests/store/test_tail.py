@@ -10,6 +10,7 @@ from onward.core.line import encode_body, seal
 from onward.errors import DiskFull, StoreError
 from tests.store.worlds import RUN, TS, Passed, fault, installed, journal_of, records_in, said, started, store_at, turn
 
+TORN_LINE = b'{"crc":"0000'
 TORN = [b'{"crc":"', b"\x00" * 4096, '{"text":"é'.encode()[:-1], b"x" * 200_000, b"\xf0\x9f\x8d", b"half a line\n"]
 
 
@@ -163,3 +164,14 @@ async def test_a_kill_anywhere_in_the_last_record_loses_only_that_record(tmp_pat
         journal_of(tmp_path).write_bytes(whole[:cut])
         seqs = await opened(tmp_path)
         assert seqs == ([1, 2] if cut == len(whole) - 1 else [1]), cut
+
+
+async def test_whoever_opens_a_run_is_told_what_was_set_aside(tmp_path: Path) -> None:
+    """Once, at the opening that cut it off: so that it is never done in silence."""
+    whole = await born(tmp_path)
+    journal_of(tmp_path).write_bytes(whole + TORN_LINE)
+    async with store_at(tmp_path) as store:
+        for expected in (f"journal.torn-{len(whole)}-{crc32(TORN_LINE):08x}", None):
+            run_log = await store.open(RUN)
+            assert run_log.beside.torn == expected
+            await run_log.close()

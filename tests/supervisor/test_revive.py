@@ -125,3 +125,21 @@ async def test_a_bug_that_quarantined_a_run_is_mended_by_a_revive(tmp_path: Path
         await desk.until(status="quarantined")
         assert (await revive(desk))["revival"]["ok"]
         await desk.until(status="completed")
+
+
+async def test_a_run_with_which_the_daemon_died_is_read_again_when_a_human_revives_it(tmp_path: Path) -> None:
+    """What set it aside stands in the daemon's facts; the revive ends that for good, and the run goes on."""
+    desk = Desk(tmp_path, [{"text": "waited", "delay_s": 3600}])
+    async with desk.serving():
+        await desk.start()
+        await eventually(lambda: desk.asked)
+    await desk.store.append_fact(type="RunSuspended", run_id=desk.run_id, reason="the daemon died")
+    (tmp_path / "script").write_text('{"turns": [{"text": "Done."}]}')
+    async with desk.serving():
+        await desk.until(status="quarantined", error="the daemon died")
+        told = await revive(desk)
+        assert (told["revival"]["reason"], told["revival"]["detail"]) == ("quarantined", "the daemon died")
+        await desk.until(status="completed")
+    assert [record["cause"] for record in await desk.records("RunRevived")] == ["manual"]
+    async with desk.serving():
+        await desk.until(status="completed")

@@ -65,11 +65,11 @@ def resume(run: str, *, add: Json) -> int:
 
 def revive(target: str, *, max_revivals: int | None) -> int:
     """Bring a run back: through the daemon, or, when none runs, in its files for the next one."""
-    from onward.cli.inspection import find, is_path
+    from onward.cli.inspection import find, run_named
 
     client = Client()
-    if client.is_up() and not is_path(target):
-        run_id = resolve(client, target)
+    if client.is_up() and (named := run_named(target)) is not None:
+        run_id = resolve(client, named)
         body: Json = {} if max_revivals is None else {"max_revivals": max_revivals}
         revival = client.post(f"/v1/runs/{run_id}/revive", body, repeatable=True)["revival"]
         said = f"is revived (it was {line(revival['reason'])}) and goes on" if revival["ok"] else "is at work already"

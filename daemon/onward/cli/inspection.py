@@ -10,7 +10,10 @@ from onward.core.inspection import Inspection
 from onward.errors import BadRequest, NotFound
 
 _HEADER = ("RUN", "GOES ON", "REASON", "STATUS", "TURNS", "REVIVED", "CALLS IN FLIGHT", "DETAIL")
-_LEGEND = "GOES ON: yes, when a daemon starts; by hand, with `onward revive RUN`; no, nothing is to be brought back."
+_MEANWHILE = {"waiting": "on answer", "live": "at work"}
+_LEGEND = """
+GOES ON: yes, when a daemon starts; by hand, with `onward revive RUN`; on answer, when a human gives it; no, there is
+nothing to bring back. CALLS IN FLIGHT: how each would be settled; none is ever run again."""
 
 
 def inspect(target: str, *, max_revivals: int | None, as_json: bool) -> int:
@@ -39,7 +42,7 @@ def find(target: str) -> Path:
     Raises:
         NotFound, BadRequest: There is none, or there are several.
     """
-    if is_path(target):
+    if os.path.lexists(target):
         return Path(os.path.abspath(target))
     if "/" in target or not is_run_id(target.ljust(3, "0")):
         raise NotFound(f"there is nothing at {target!r}")
@@ -55,9 +58,12 @@ def find(target: str) -> Path:
     raise BadRequest(f"{target!r} is the beginning of {len(names)} runs:\n  " + "\n  ".join(names[:10]))
 
 
-def is_path(target: str) -> bool:
-    """Whether something of this name is there."""
-    return os.path.lexists(target)
+def run_named(target: str) -> str | None:
+    """Return the run of this instance that is named, by its id or its path; None for a path of other runs."""
+    if not os.path.lexists(target):
+        return target
+    path = os.path.abspath(target)
+    return os.path.basename(path) if os.path.dirname(path) == str(_runs_dir()) else None
 
 
 def _runs_dir() -> Path:
@@ -78,12 +84,20 @@ def _row(found: Inspection) -> list[str]:
         str(found.turns) if folded else "-",
         str(found.revivals) if folded else "-",
         line(_calls(found), 60),
-        line(found.detail or "-"),
+        line(_detail(found)),
     ]
 
 
 def _goes_on(found: Inspection) -> str:
-    return "yes" if found.revivable else "by hand" if found.by_hand else "no"
+    if found.revivable:
+        return "yes"
+    return "by hand" if found.by_hand else _MEANWHILE.get(found.reason, "no")
+
+
+def _detail(found: Inspection) -> str:
+    healed = [f"damaged at byte {place.offset}, healed" for place in found.damage[:1] if found.reason != "damaged"]
+    torn = ["its torn end would be set aside"] if found.torn else []
+    return "; ".join(filter(None, [found.detail, *healed, *torn])) or "-"
 
 
 def _tone(found: Inspection) -> str:

@@ -65,6 +65,12 @@ def unusable(run_id: str, reason: str, detail: str) -> Inspection:
     return Inspection(run_id=run_id, revivable=False, reason=reason, detail=detail)
 
 
+def unread(run_id: str, why: str, *, cap: int | None) -> Inspection:
+    """Return the answer about a run that is not read, because a daemon died with it in hand."""
+    refused = cap is not None and cap <= 0
+    return Inspection(run_id=run_id, revivable=False, reason="quarantined", detail=why, by_hand=not refused)
+
+
 def refusals(
     state: RunState, decided: RecoveryPlan | None, *, loss: str | None, live: bool, cap: int | None
 ) -> Iterator[Refusal]:
@@ -167,7 +173,8 @@ def by_hand(state: RunState, by: str) -> list[Record]:
 def revived(state: RunState, *, loss: str | None) -> Revival:
     """Return what is told of a revive that nothing refused. Ask before the record is applied."""
     found = refusals(state, None, loss=loss, live=False, cap=None)
-    plain = Refusal(reason="continues" if state.drained else "interrupted", detail="")
+    at_rest = state.drained or state.claim is None or state.retry_at is not None
+    plain = Refusal(reason="continues" if at_rest else "interrupted", detail="")
     passed = next(chain(found, [plain]))
     return Revival(ok=True, run_id=state.run_id, reason=passed.reason, detail=passed.detail)
 

@@ -116,7 +116,7 @@ def plan(state: RunState, evidence: Mapping[str, Evidence], policy: Policy, *, l
     if _only_waits(state):
         return RecoveryPlan(verdict=Verdict.ENTER, reason="waits for a human, or is between two stages")
     if not _was_interrupted(state, adopt, interrupted):
-        return RecoveryPlan(verdict=Verdict.ENTER, reason="continues", settlements=settlements, adopt=adopt)
+        return RecoveryPlan(verdict=Verdict.ENTER, reason="not interrupted", settlements=settlements, adopt=adopt)
     cause = cause_of(state, policy.boot_id)
     notice = None if state.told else NOTICE + (NOTICE_REBOOT if cause is Cause.REBOOT or state.rebooted else "")
     if state.revived_by_hand:

@@ -32,10 +32,12 @@ class Beside:
     """What stood beside the journal when a run was opened.
 
     `index_seq` is the seq that meta.json describes (None: there is no whole one), `call_dirs` the names in `calls/`.
+    `torn` is where its torn end was kept when it was cut off now, None where it had none.
     """
 
     index_seq: int | None
     call_dirs: tuple[str, ...]
+    torn: str | None = None
 
 
 class RunLog(Protocol):

@@ -17,6 +17,7 @@ from onward.native.tools.process_result import result_of_exit
 from onward.native.tools.write_file import remove_leftover
 from onward.ports.process import CallTrace, ProcessSpawner, Trace
 from onward.ports.store import RunStore
+from onward.processes.identity import boot_id
 from onward.store.disk import as_store_error
 
 SO_FAR_BYTES = 4096
@@ -64,8 +65,8 @@ def _look_at_file(state: RunState, call: CallState) -> Evidence:
     if not isinstance(arguments, dict):
         return Evidence(found=Found.NOTHING)
     workspace, home = Path(state.workspace), os.environ.get("HOME")
-    remove_leftover(str(arguments.get("path", "")), state.run_id, call.call_id, workspace, home)
-    said = file_evidence(call.name, arguments, workspace, home)
+    prepared = remove_leftover(str(arguments.get("path", "")), state.run_id, call.call_id, workspace, home)
+    said = file_evidence(call.name, arguments, workspace, home, prepared=prepared)
     return Evidence(found=Found.NOTHING, facts={"file": said} if said else None)
 
 
@@ -83,14 +84,27 @@ def _unsettled(state: RunState) -> list[CallState]:
 
 def _look(call: CallState, call_dir: Path, spawner: ProcessSpawner, *, fence: bool) -> Evidence:
     trace = spawner.fence(call_dir) if fence else spawner.probe(call_dir)
+    if not fence and trace.trace is Trace.NONE and call_dir.is_dir():
+        trace = CallTrace(trace=Trace.FENCED, boot_id=boot_id())  # what a recovery would find: its own fence
     if trace.trace is Trace.EXITED:
         return _result(call, call_dir, trace, spawner)
     facts = None
     if trace.trace is Trace.LOST:
-        stdout, stderr = spawner.outputs(call_dir)
-        printed = (stdout + stderr)[-SO_FAR_BYTES:].decode("utf-8", "replace").replace("\x00", "\ufffd")
+        printed = _so_far(*spawner.outputs(call_dir))
         facts = {"output_so_far": printed} if printed else None
     return Evidence(found=_FOUND[trace.trace], boot_id=trace.boot_id, facts=facts)
+
+
+def _so_far(stdout: bytes, stderr: bytes) -> str:
+    """Return the end of what a command had printed; what is left out before it is counted."""
+    ends = [_end_of(stdout), _end_of(stderr)]
+    return "\n[stderr]\n".join(ends) if ends[1] else ends[0]
+
+
+def _end_of(data: bytes) -> str:
+    left_out = max(len(data) - SO_FAR_BYTES, 0)
+    end = data[left_out:].decode("utf-8", "replace").replace("\x00", "\ufffd").removesuffix("\n")
+    return f"[... {left_out} bytes before this left out ...]\n{end}" if left_out else end
 
 
 def _result(call: CallState, call_dir: Path, trace: CallTrace, spawner: ProcessSpawner) -> Evidence:

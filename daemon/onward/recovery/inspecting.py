@@ -2,17 +2,20 @@
 
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from onward.core.daemon_facts import fold_facts
+from onward.core.daemon_facts import decide_start, fold_facts
 from onward.core.fold import NewerRecord
 from onward.core.ids import is_run_id
-from onward.core.inspection import Inspection, judge, unusable
+from onward.core.inspection import Inspection, judge, unread, unusable
 from onward.core.plan import lost_records, plan
 from onward.core.replay import NotAJournal, Replay
 from onward.core.state import RunState
 from onward.core.status import Status
+from onward.core.times import stamp
 from onward.errors import OnwardError
 from onward.ports.process import ProcessSpawner
 from onward.processes import LauncherSpawner
@@ -35,16 +38,23 @@ class Looked:
     live: bool
 
 
-def inspect(path: Target, max_revivals: int | None = None, spawner: ProcessSpawner | None = None) -> Inspection:
+def inspect(path: Target, max_revivals: int | None = None) -> Inspection:
     """Say what recovery would do with the run in one directory. Blocks; writes nothing and never raises.
 
     Args:
         path: The directory of a run. Whatever it is, it gives an answer: what is no directory is `unreadable`.
         max_revivals: How many charged revivals to allow; None takes the run's own limit. With 0 or less, none.
-        spawner: How to look at the processes of calls; by default, as the daemon does.
     """
+    return _answer(path, max_revivals, None)
+
+
+def _answer(path: Target, max_revivals: int | None, aside: Mapping[str, str] | None) -> Inspection:
     try:
-        return _inspect(run_path(path), max_revivals, spawner or LauncherSpawner())
+        whole = run_path(path)
+        found = set_aside(whole.parent) if aside is None else aside
+        if whole.name in found and _is_dir(whole):
+            return unread(whole.name, found[whole.name], cap=max_revivals)
+        return _inspect(whole, max_revivals, LauncherSpawner())
     except NotAJournal as error:
         return unusable(_name(path), "damaged", str(error))
     except NewerRecord as error:
@@ -63,7 +73,9 @@ def inspect_all(path: Target, max_revivals: int | None = None) -> list[Inspectio
     try:
         if _is_run(path):
             return [inspect(path, max_revivals)]
-        return [inspect(os.path.join(path, name), max_revivals) for name in _runs_in(path)]
+        names = _runs_in(path)
+        aside = set_aside(Path(os.path.realpath(path))) if names else {}
+        return [_answer(os.path.join(path, name), max_revivals, aside) for name in names]
     except (OSError, ValueError):
         return [inspect(path, max_revivals)]
 
@@ -72,6 +84,24 @@ def run_path(path: Target) -> Path:
     """Return the whole path of a run's directory; links may lead to the runs, but none may stand in a run's place."""
     whole = os.path.abspath(path)
     return Path(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+
+
+def set_aside(runs_dir: Path) -> Mapping[str, str]:
+    """Return the runs that a daemon would not even read, because one died with them in hand, and why. Blocks."""
+    try:
+        runs_fd = disk.open_dir(str(runs_dir))
+    except OnwardError:
+        return {}
+    try:
+        facts = fold_facts(read_facts(runs_fd))
+    except (OnwardError, OSError):
+        return {}
+    finally:
+        os.close(runs_fd)
+    if lock.holder_of(str(runs_dir / LOCK)) is not None:
+        return facts.suspended  # what its daemon has in hand did not end it
+    home = facts.home or ("", 0)
+    return facts.suspended | decide_start(facts, here=home, boot_id=boot_id(), now=stamp(datetime.now(UTC))).blamed
 
 
 def look(path: Path) -> Looked:
@@ -102,7 +132,7 @@ def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner) -> I
     if max_revivals is not None:
         policy = replace(policy, max_revivals=None)  # the asker's cap stands in its place
     decided = plan(state, evidence, policy, loss=looked.loss)
-    judged = judge(
+    return judge(
         path.name,
         state,
         decided,
@@ -111,23 +141,6 @@ def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner) -> I
         cap=max_revivals,
         torn=looked.replay.torn,
     )
-    if judged.revivable and (why := suspended(path)) is not None:
-        return replace(judged, revivable=False, reason="quarantined", detail=why)
-    return judged
-
-
-def suspended(path: Path) -> str | None:
-    """Return why daemons leave the run in this directory alone, as their own facts say; None: they do not. Blocks."""
-    try:
-        runs_fd = disk.open_dir(str(path.parent))
-    except OnwardError:
-        return None
-    try:
-        return fold_facts(read_facts(runs_fd)).suspended.get(path.name)
-    except (OnwardError, OSError):
-        return None
-    finally:
-        os.close(runs_fd)
 
 
 def _is_live(state: RunState, lock_path: Path) -> bool:
@@ -157,6 +170,8 @@ def _is_run(path: Target) -> bool:
     """Whether this is a run's own directory, rather than one that holds runs."""
     if os.path.lexists(os.path.join(path, rundir.JOURNAL)):
         return True
+    if os.path.lexists(os.path.join(path, LOCK)):
+        return False  # a daemon has worked here, though no run is left
     return is_run_id(os.path.basename(os.path.abspath(path))) and not _runs_in(path)
 
 

@@ -2,12 +2,12 @@
 
 import os
 import pwd
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from onward.core.daemon_facts import QUARANTINE
 from onward.core.fold import NewerRecord
@@ -17,7 +17,7 @@ from onward.core.plan import damage_of, lost_records
 from onward.core.replay import NotAJournal
 from onward.errors import BadRequest, NotFound, OnwardError, Refused, StoreError
 from onward.processes.identity import boot_id, start_ticks
-from onward.recovery.inspecting import Target, inspect, run_path, suspended
+from onward.recovery.inspecting import Target, inspect, run_path, set_aside
 from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_for_one_act
 from onward.store.lock import Holder, this_process
@@ -58,7 +58,8 @@ def revive(
         return _not(target, seen.reason, seen.detail)
     try:
         holder = this_process(boot_id(), start_ticks(os.getpid()) or 0)
-        return anyio.run(_revive, holder, run_path(target), max_revivals, by or _this_user())
+        whole = run_path(target)
+        return anyio.run(_revive, holder, whole, set_aside(whole.parent), max_revivals, by or _this_user())
     except Refused as error:
         return _not(target, "live", str(error))
     except NotAJournal as error:
@@ -85,17 +86,21 @@ def _not(target: Target, reason: str, detail: str) -> Revival:
     return Revival(ok=False, run_id=os.path.basename(os.path.abspath(target)), reason=reason, detail=detail)
 
 
-async def _revive(holder: Holder, path: Path, cap: int | None, by: str) -> Revival:
+async def _revive(holder: Holder, path: Path, aside: Mapping[str, str], cap: int | None, by: str) -> Revival:
     store = await open_for_one_act(path.parent, SystemClock(), holder)
     try:
-        return await _append(store, path.name, cap, by)
+        if (why := aside.get(path.name)) is None:
+            return await _append(store, path.name, cap, by)
+        # First: whoever dies with its journal in hand has said before that a human asked for it.
+        await store.append_fact(type="Released", what=QUARANTINE, run_id=path.name, by=by)
+        told = await _append(store, path.name, cap, by)
+        return replace(told, reason="quarantined", detail=why) if told.ok else told
     finally:
         await store.close()
 
 
 async def _append(store: FileStore, run_id: str, cap: int | None, by: str) -> Revival:
     """Look once more, for from here on nobody else writes; then write."""
-    why = await anyio.to_thread.run_sync(suspended, store.path / run_id)
     run_log = await store.open(run_id)
     try:
         state, beside = run_log.state, run_log.beside
@@ -109,12 +114,9 @@ async def _append(store: FileStore, run_id: str, cap: int | None, by: str) -> Re
         await run_log.flush()
         with suppress(StoreError):  # a cache: the run is folded the next time
             await run_log.write_index(index_of(state), sidecars_of(state))
+        return told
     finally:
         await run_log.close()
-    if why is not None:  # last: until then a daemon leaves it alone, and the same can be asked again
-        await store.append_fact(type="Released", what=QUARANTINE, run_id=run_id, by=by)
-        return replace(told, reason="quarantined", detail=why)
-    return told
 
 
 def _this_user() -> str:

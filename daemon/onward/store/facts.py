@@ -103,7 +103,7 @@ def read_facts(runs_fd: int) -> list[Json]:
     """Return all facts of a runs directory, damaged lines left out. Blocks.
 
     Raises:
-        Unreadable, OSError: As they say.
+        Unreadable, OSError: They cannot be read.
     """
     try:
         fd = disk.open_regular(FACTS, dir_fd=runs_fd)

@@ -58,11 +58,12 @@ def load(runs_fd: int, run_id: str) -> Loaded:
         try:
             index = _whole_index(dir_fd, run_id)
             replay = _fold(dir_fd, fd, run_id, index)
-            _mend(dir_fd, fd, replay)
+            torn = _mend(dir_fd, fd, replay)
             disk.remove_leftovers(dir_fd)
             with suppress(OnwardError), disk.opened_dir(BLOBS, dir_fd=dir_fd) as blobs_fd:
                 disk.remove_leftovers(blobs_fd)
-            beside = Beside(index_seq=index["journal"]["seq"] if index else None, call_dirs=call_names(dir_fd))
+            index_seq = index["journal"]["seq"] if index else None
+            beside = Beside(index_seq=index_seq, call_dirs=call_names(dir_fd), torn=torn)
         except BaseException:
             os.close(fd)
             raise
@@ -167,8 +168,12 @@ def _from_checkpoint(fd: int, index: Json | None, load_blob: Callable[[str], byt
     return Replayer.from_checkpoint(offset, line, load_blob)
 
 
-def _mend(dir_fd: int, fd: int, replay: Replay) -> None:
-    """Make the file end where the next append belongs; what is cut off is kept beside it, durably, first."""
+def _mend(dir_fd: int, fd: int, replay: Replay) -> str | None:
+    """Make the file end where the next append belongs; what is cut off is kept beside it, durably, first.
+
+    Returns the name under which it is kept, None where nothing was cut off.
+    """
+    name = None
     if replay.end < replay.size_bytes and replay.torn is not None:
         checksum = 0
         for piece in _pieces(fd, replay.end):
@@ -179,6 +184,7 @@ def _mend(dir_fd: int, fd: int, replay: Replay) -> None:
     elif replay.add_newline:
         disk.write_all(fd, b"\n", "journal.newline")
     disk.flush_data(fd, "journal.mend")
+    return name
 
 
 def _pieces(fd: int, offset: int) -> Iterator[bytes]:

@@ -275,6 +275,8 @@ class Supervisor:
         except OnwardError:
             entry.suspended = reason if entry.loaded is None and not entry.queued else None
             raise
+        if shown["revival"]["ok"]:
+            shown["revival"] |= {"reason": "quarantined", "detail": reason}
         return shown
 
     async def interactions(self, run_id: str | None = None) -> list[Json]:

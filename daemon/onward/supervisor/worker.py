@@ -106,6 +106,8 @@ class Worker:
     async def _open_and_work(self, entry: Entry, slot: Slot) -> None:
         run_log = await self.store.open(entry.run_id)
         entry.problem = None
+        if (torn := run_log.beside.torn) is not None:
+            log.warning("torn end of the journal set aside", file=torn)
         live = LiveRun(run_log, self.store, self.clock, lambda: _changed(entry))
         run_log.on_durable = lambda _seq: entry.notify()
         entry.loaded = Loaded(live)

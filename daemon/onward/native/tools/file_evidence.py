@@ -14,14 +14,23 @@ GONE = "The file does not exist: the call did not make it."
 OTHER = "The file holds something else than the intended content ({found} bytes, intended were {intended})."
 EDITED = "In the file the new text is there and the old text is not: the edit seems to have been made."
 NOT_EDITED = "In the file the old text is there and the new text is not: the edit was not made, or was undone."
+PREPARED = "Its new content was prepared and not put in place: the file is as it was before the call."
 UNCLEAR = "The file holds {has_old} old text and {has_new} new text: it cannot be said whether the edit was made."
 
 
-def file_evidence(name: str, arguments: dict[str, Any], workspace: Path, home: str | None = None) -> str | None:
+def file_evidence(
+    name: str, arguments: dict[str, Any], workspace: Path, home: str | None = None, *, prepared: bool = False
+) -> str | None:
     """Return one sentence on what a call of write_file or edit_file left behind; None when nothing can be said.
 
-    Blocks; never raises for what it finds on the disk.
+    `prepared`: its temporary file was still there, which a call renames to be the file. Blocks; never raises for what
+    it finds on the disk.
     """
+    said = _said(name, arguments, workspace, home)
+    return PREPARED if prepared and said not in (DONE, EDITED) else said
+
+
+def _said(name: str, arguments: dict[str, Any], workspace: Path, home: str | None) -> str | None:
     given = clean_json(arguments)
     if not isinstance(given, dict) or not isinstance(given.get("path"), str):
         return None

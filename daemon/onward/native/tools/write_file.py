@@ -57,11 +57,13 @@ def edit_file(
     return ToolResult(text=f"replaced {count} occurrence{'s' if count > 1 else ''} in {shown(path)}")
 
 
-def remove_leftover(path: str, run_id: str, call_id: str, workspace: Path, home: str | None = None) -> None:
-    """Remove the temporary file that an interrupted call left beside `path`, if there is one. Blocks."""
+def remove_leftover(path: str, run_id: str, call_id: str, workspace: Path, home: str | None = None) -> bool:
+    """Remove the temporary file that an interrupted call left beside `path`; says whether there was one. Blocks."""
     with suppress(OSError, ToolError, ValueError):
         target = os.path.realpath(resolved(path, workspace, home))
         os.unlink(os.path.join(os.path.dirname(target), _temp_name(run_id, call_id)))
+        return True
+    return False
 
 
 def temp_name(context: ToolContext) -> str:
