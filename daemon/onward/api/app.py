@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import StringConstraints
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 import onward
 from onward.api.acts import RunIdOf, acts
@@ -24,7 +24,7 @@ from onward.api.requests import HoldRuns, Key, Nothing, ReleaseRuns, StartRun, S
 from onward.core.ids import parse_run_id
 from onward.core.text import clean
 from onward.errors import BadRequest, OnwardError, Unreachable
-from onward.ports.operations import Operations, StartRequest
+from onward.ports.operations import METRICS_TYPE, Operations, StartRequest
 
 PAGE_RUNS = 500
 PAGE_RECORDS = 1000
@@ -221,6 +221,11 @@ def _daemon(operations: Operations) -> APIRouter:
         """Begin to drain; answers at once. Commands in flight are ended unless `leave_running`."""
         await operations.stop(leave_running=body.leave_running)
         return answer({"stopping": True}, 202)
+
+    @router.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Return what was counted and measured, in the text format of Prometheus."""
+        return Response(operations.metrics(), media_type=METRICS_TYPE)
 
     @router.get("/healthz")
     async def healthz() -> Response:

@@ -3,9 +3,10 @@
 import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -30,12 +31,14 @@ from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
 from onward.supervisor import logs
 from onward.supervisor.configuration import ConfigurationFiles
+from onward.supervisor.metrics import Meter
 from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.notify import Notifier
 from onward.supervisor.reload import watch_configuration
 from onward.supervisor.service_manager import ServiceManager
 from onward.supervisor.stopping import Stop, ask_systemd
 from onward.supervisor.supervisor import Supervisor
+from onward.supervisor.telling import measure_lag, write_textfile
 from onward.supervisor.threads import make_threads
 from onward.testing import faults
 
@@ -119,6 +122,8 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
 
         configuration = ConfigurationFiles(places, settings, use)
         notifier = Notifier(store, clock, settings.notify)
+        meter = Meter()
+        store.tell_flushes(partial(meter.observe, "onward_journal_flush_seconds"))
         spawner, isolation = await anyio.to_thread.run_sync(_processes, settings, world)
         supervisor = Supervisor(
             store=store,
@@ -135,11 +140,16 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
             entry_rate=settings.daemon.entry_rate,
             orphan_grace_s=settings.daemon.orphan_grace_s,
             isolation=isolation.to_json(),
+            meter=meter,
         )
         await supervisor.boot(world.manager.progress, hold=hold)
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it again
-        await _live(supervisor, store, places, configuration, notifier, world.manager)
+        textfile = settings.metrics.textfile
+        telling = [partial(measure_lag, meter)]
+        if textfile is not None:
+            telling.append(partial(write_textfile, textfile, supervisor.metrics))
+        await _live(supervisor, store, places, configuration, notifier, world.manager, telling)
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
@@ -166,6 +176,7 @@ async def _live(
     configuration: ConfigurationFiles,
     notifier: Notifier,
     manager: ServiceManager,
+    telling: Sequence[Callable[[], Coroutine[Any, Any, None]]],
 ) -> None:
     shutdown = anyio.Event()
     app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown, is_in_a_call=is_in_a_call))
@@ -187,6 +198,8 @@ async def _live(
         tasks.start_soon(_tell_of_stop, manager, supervisor)
         tasks.start_soon(_watch_lock, store)
         tasks.start_soon(notifier.serve)
+        for tell in telling:
+            tasks.start_soon(tell)
         tasks.start_soon(watch_configuration, configuration)
         await supervisor.serve()
         shutdown.set()

@@ -7,6 +7,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -37,7 +38,9 @@ from onward.supervisor.configuration import AsStarted, Configuration
 from onward.supervisor.control import Control
 from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry
+from onward.supervisor.metrics import Meter
 from onward.supervisor.models import Models
+from onward.supervisor.observed import Observed, Saw, nobody
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slots
 from onward.supervisor.starting import request_hash, started
@@ -73,10 +76,13 @@ class Supervisor:
         entry_rate: float = 20.0,
         orphan_grace_s: float = 600.0,
         isolation: Json | None = None,
+        meter: Meter | None = None,
+        saw: Callable[[], Saw] = lambda: nobody,
     ) -> None:
         self._store = store
         self._spawner = spawner
         self._isolation = isolation
+        self._meter = meter or Meter()
         self._models = models
         self._clock = clock
         self._agent_dirs = tuple(agent_dirs)
@@ -89,6 +95,7 @@ class Supervisor:
         self._report = Report()
         self._on_questions = on_questions
         self._configuration = configuration or AsStarted()
+        observe = partial(_observed, self._meter, clock, saw)
         self._drain = Drain()
         self._log = DaemonLog(store, clock, claimant)
         self._stopped = anyio.Event()
@@ -106,6 +113,7 @@ class Supervisor:
             report=self._report,
             drain=self._drain,
             orphan_grace_s=orphan_grace_s,
+            observe=observe,
             served_since=self._began,
         )
         self._admission = Admission(
@@ -119,7 +127,9 @@ class Supervisor:
             report=self._report,
             on_rest=lambda entry: self._on_questions(entry.open_questions()),
         )
-        self._control = Control(store=store, clock=clock, enter=self._admission.enqueue, sweep=self._worker.sweep)
+        self._control = Control(
+            store=store, clock=clock, enter=self._admission.enqueue, sweep=self._worker.sweep, observe=observe
+        )
 
     # Life
 
@@ -181,6 +191,16 @@ class Supervisor:
             await self._finish_drain()
             tasks.cancel_scope.cancel()
         await self._log.note("DaemonStopped", pid=os.getpid())
+
+    def metrics(self) -> str:
+        statuses = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
+        shown = self._meter.show
+        shown("onward_build_info", {(__version__,): 1})
+        shown("onward_runs", {(status,): statuses[status] for status in {*Status, *statuses}})
+        shown("onward_questions_open", {(): sum(len(entry.open_questions()) for entry in self._entries.values())})
+        shown("onward_configuration_ok", {(): float(self._configuration.to_json()["ok"])})
+        shown("onward_recovery_seconds", {} if self._report.took_s is None else {(): self._report.took_s})
+        return self._meter.render()
 
     async def stop(self, *, leave_running: bool) -> None:
         if not self._drain.on:
@@ -475,6 +495,10 @@ class Supervisor:
             await self._admission.drained()
         if self._admission.working:
             log.warning("not all runs came to rest in time", working=self._admission.working)
+
+
+def _observed(meter: Meter, clock: Clock, saw: Callable[[], Saw]) -> Saw:
+    return Observed(meter, clock.now, saw())
 
 
 def _problem(problem: Problem) -> Json:

@@ -1,7 +1,7 @@
 """One run comes to work: opened, recovered, driven, closed. Whatever goes wrong in it stays in it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -35,6 +35,7 @@ from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry, Loaded
 from onward.supervisor.live import LiveRun
 from onward.supervisor.models import Models
+from onward.supervisor.observed import Saw
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slot
 from onward.testing import faults
@@ -74,6 +75,8 @@ class Worker:
     report: Report
     drain: Drain
     orphan_grace_s: float
+    observe: Callable[[], Saw]
+    """Makes what is told the records of one run."""
     served_since: float
     """When the daemon began to serve, on the monotonic clock."""
 
@@ -108,7 +111,7 @@ class Worker:
     async def _open_and_work(self, entry: Entry, slot: Slot) -> None:
         run_log = await self.store.open(entry.run_id)
         entry.problem = None
-        live = LiveRun(run_log, self.store, self.clock, lambda: _changed(entry))
+        live = LiveRun(run_log, self.store, self.clock, lambda: _changed(entry), self.observe())
         run_log.on_durable = lambda _seq: entry.notify()
         entry.loaded = Loaded(live)
         entry.notify()

@@ -231,6 +231,9 @@ class FakeOperations:
         self.releases.append(run_id)
         return await self.daemon()
 
+    def metrics(self) -> str:
+        return f"onward_runs {len(self.runs)}\n"
+
     async def stop(self, *, leave_running: bool) -> None:
         self.stops.append(leave_running)
 
