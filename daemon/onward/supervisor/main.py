@@ -47,6 +47,7 @@ log = structlog.get_logger()
 LOCK_CHECK_S = 60.0
 SAY_EVERY_S = 10.0
 BY_HAND = Stop(leave_running=True, reason="somebody sent the signal")
+WITH_THE_CONTAINER = Stop(leave_running=False, reason="the container ends with this daemon, and all that is in it")
 EXIT_AT_ONCE = 1
 
 
@@ -224,6 +225,7 @@ async def _tell_of_stop(manager: ServiceManager, supervisor: Supervisor) -> None
 
 async def _signals(supervisor: Supervisor, manager: ServiceManager) -> None:
     """SIGTERM and SIGINT drain, the second at once; SIGHUP reads the configuration again."""
+    is_last = 1 in (os.getpid(), os.getppid()) and manager.address is None
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
         asked = False
         async for number in received:
@@ -236,9 +238,16 @@ async def _signals(supervisor: Supervisor, manager: ServiceManager) -> None:
                 log.warning("ended at once by a second signal", signal=signal.Signals(number).name)
                 os._exit(EXIT_AT_ONCE)
             asked = True
-            stop = await ask_systemd() if number == signal.SIGTERM and manager.address else BY_HAND
+            stop = await _why(number, manager, is_last=is_last)
             log.info("told to stop", signal=signal.Signals(number).name, reason=stop.reason)
             await supervisor.stop(leave_running=stop.leave_running)
+
+
+async def _why(number: int, manager: ServiceManager, *, is_last: bool) -> Stop:
+    """Return why a signal came. `is_last`: this is process 1 of a container, or process 1 keeps this daemon."""
+    if is_last:
+        return WITH_THE_CONTAINER
+    return await ask_systemd() if number == signal.SIGTERM and manager.address else BY_HAND
 
 
 async def _watch_lock(store: FileStore) -> None:
