@@ -108,7 +108,7 @@ def test_two_ups_at_once_make_one_daemon(instance: Cli) -> None:
     with instance.start("up") as one, instance.start("up") as other:
         outputs = [each.communicate(timeout=90) for each in (one, other)]
     assert (one.returncode, other.returncode) == (0, 0), outputs
-    assert len({said.split("(pid ")[1].split(")")[0] for _, said in outputs}) == 1
+    assert len({said.rsplit("(pid ", 1)[-1].split(")")[0] for _, said in outputs}) == 1
 
 
 @pytest.mark.slow

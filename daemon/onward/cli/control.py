@@ -61,7 +61,7 @@ def ensure_daemon() -> tuple[Client, bool]:
         return _await_ready(client, None, None), False
     socket, log = _places()
     if (kept := read_kept(socket)) is not None and kept.alive():
-        say(f"the daemon is being started again by its keeper (pid {kept.pid})")
+        say(f"its keeper (pid {kept.pid}) is starting the daemon")
         return _await_ready(Client(socket), None, None), True
     return _await_ready(Client(socket), _spawn(log, socket), log), True
 
