@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -38,7 +39,7 @@ from onward.supervisor.reload import watch_configuration
 from onward.supervisor.service_manager import ServiceManager
 from onward.supervisor.stopping import Stop, ask_systemd
 from onward.supervisor.supervisor import Supervisor
-from onward.supervisor.telling import measure_lag, write_textfile
+from onward.supervisor.telling import measure_lag, traced, write_textfile
 from onward.supervisor.threads import make_threads
 from onward.testing import faults
 
@@ -100,6 +101,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
         allow_network_fs=settings.daemon.allow_network_fs,
         secrets=world.secrets,
     )
+    traces = AsyncExitStack()
     try:
         claimant = Claimant(
             machine_id=store.machine_id,
@@ -142,6 +144,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
             orphan_grace_s=settings.daemon.orphan_grace_s,
             isolation=isolation.to_json(),
             meter=meter,
+            saw=await traces.enter_async_context(traced(os.environ, clock.now, store.instance)),
         )
         await supervisor.boot(world.manager.progress, hold=hold)
         gc.collect()
@@ -153,6 +156,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
         await _live(supervisor, store, places, configuration, notifier, world.manager, telling)
     finally:
         with anyio.CancelScope(shield=True):
+            await traces.aclose()
             await store.close()
     log.info("stopped")
     return 0
