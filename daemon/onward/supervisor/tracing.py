@@ -54,6 +54,7 @@ TOKENS = {
     "cache_read": "gen_ai.usage.cache_read.input_tokens",
     "cache_write": "gen_ai.usage.cache_creation.input_tokens",
 }
+EXPORT_S = 2.0
 COST = "onward.cost_usd"
 REVIVALS = "onward.revivals"
 
@@ -69,7 +70,10 @@ class Tracing:
             {"service.name": "onward", "service.version": __version__, "service.instance.id": instance}
         )
         self.provider = TracerProvider(
-            resource=resource, id_generator=self._ids, span_limits=SpanLimits(max_attribute_length=256)
+            resource=resource,
+            id_generator=self._ids,
+            span_limits=SpanLimits(max_attribute_length=256),
+            shutdown_on_exit=False,  # `close` has done it, within its time
         )
         self.provider.add_span_processor(processor)
         self._tracer = self.provider.get_tracer("onward", __version__)
@@ -193,14 +197,14 @@ def trace_ids(run_id: str) -> tuple[int, int]:
 
 
 def tracing_to_collector(now: Callable[[], datetime], instance: str) -> Tracing:
-    """Return what sends spans over OTLP/HTTP, to where the variables `OTEL_EXPORTER_OTLP_*` say.
+    """Return what sends spans over OTLP/HTTP, to where the variables `OTEL_EXPORTER_OTLP_*` say; some seconds behind.
 
     Raises:
         ImportError: The extra `otel` is not installed.
     """
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    return Tracing(BatchSpanProcessor(OTLPSpanExporter()), now, instance)
+    return Tracing(BatchSpanProcessor(OTLPSpanExporter(timeout=EXPORT_S)), now, instance)
 
 
 def _ns(moment: datetime) -> int:
