@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from onward.cli.keeping import LONGEST_DELAY_S, MOST_FAILURES, judge, start_ticks
+from onward.core.daemon_facts import CRASH_LOOP, CRASH_LOOP_S
 from tests.cli.serving import Cli
 from tests.support import until
 
@@ -172,6 +173,7 @@ def state(pid: int) -> str:
         (-9, 1, False, "again", 0.5),
         (1, 2, False, "again", 1.0),
         (-6, 5, False, "again", 8.0),
+        (-6, 6, False, "again", LONGEST_DELAY_S),
         (-9, MOST_FAILURES - 1, False, "again", LONGEST_DELAY_S),
         (-9, MOST_FAILURES, False, "give up", 0.0),
         (78, 1, False, "give up", 0.0),
@@ -183,3 +185,10 @@ def test_what_follows_from_an_end(code: int, failures: int, asked: bool, act: st
     verdict = judge(code, failures=failures, asked=asked)
     assert (verdict.act, verdict.delay_s) == (act, delay_s)
     assert verdict.reason
+
+
+def test_a_daemon_that_dies_again_and_again_holds_its_runs_before_it_is_given_up() -> None:
+    """It counts its deaths within a while; the keeper must not be slower than that, nor give up before."""
+    delays = [judge(-9, failures=n, asked=False).delay_s for n in range(1, CRASH_LOOP + 1)]
+    assert CRASH_LOOP < MOST_FAILURES
+    assert sum(delays) < CRASH_LOOP_S / 2

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 10.0
 STEADY_S = 300.0
 """A daemon that lived as long has come back for good: what failed before does not count any more."""
-MOST_FAILURES = 10
+MOST_FAILURES = 20
+"""More than it takes a daemon to find that it dies again and again, and to stay up holding its runs."""
 ANOTHER = 75
 """The exit code of a keeper that found another one at work (EX_TEMPFAIL)."""
 

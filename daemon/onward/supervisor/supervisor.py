@@ -140,6 +140,7 @@ class Supervisor:
         another piece is done.
         """
         decided = await self._log.begin()
+        self._meter.add("onward_runs_quarantined_total", len(decided.blamed))
         await self._hold_if(decided, asked=hold)
         self._admission.prepare(decided)
         listed = await self._store.list_runs()
