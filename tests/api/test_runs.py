@@ -116,6 +116,6 @@ async def test_the_api_describes_itself_and_serves_no_pages_of_others(served: Se
         "/v1/runs/{run_id}/cancel", "/v1/runs/{run_id}/revive", "/v1/events", "/v1/agents",
             "/v1/interactions", "/v1/interactions/{interaction_id}/answer",
         "/v1/daemon", "/v1/daemon/reload", "/v1/daemon/stop", "/v1/daemon/hold", "/v1/daemon/release",
-        "/healthz", "/readyz",
+        "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
     assert (await served.client.get("/docs")).status_code == 404

@@ -104,7 +104,7 @@ def test_the_variables_that_are_no_settings_are_left_alone(places: Places, monke
         ("[log]\nzzz = 1", "onward.toml:2: unknown key 'zzz'; known here: format, level"),
         (
             "max_active_runs = 3",
-            "onward.toml:1: unknown key 'max_active_runs'; known here: daemon, log, notify, prices, providers",
+            "onward.toml:1: unknown key 'max_active_runs'; known here: daemon, log, metrics, notify, prices, providers",
         ),
         ("[daemon]\nmax_active_runs = 0", "onward.toml:2: daemon.max_active_runs: Input should be greater than or equ"),
         ("[daemon]\nruns_dir = 'runs'", "onward.toml:2: daemon.runs_dir: must be an absolute path (it is 'runs')"),

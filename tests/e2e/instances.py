@@ -137,6 +137,15 @@ class Instance:
     def get(self, path: str) -> Answer:
         return self._ask("GET", path)
 
+    def text(self, path: str) -> str:
+        """Return an answer that is no JSON."""
+        connection = _Connection(self.home / "onward.sock")
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
     def post(self, path: str, body: Json, **headers: str) -> Answer:
         return self._ask("POST", path, json.dumps(body), headers)
 

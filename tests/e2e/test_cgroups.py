@@ -41,6 +41,7 @@ def test_a_command_may_look_but_not_change(home: Instance) -> None:
     assert home.post("/v1/daemon/reload", {}).status == 200
 
 
+@pytest.mark.slow
 def test_a_command_that_was_started_without_a_group_is_adopted(home: Instance) -> None:
     """As after an update from a version without cgroups, or when the unit was delegated none so far."""
     home.cgroup, group = None, home.cgroup
@@ -79,6 +80,7 @@ def test_a_command_outlives_the_daemon_in_its_group_and_is_adopted(home: Instanc
     home.until(lambda: not call.exists())
 
 
+@pytest.mark.slow
 def test_what_belongs_to_no_run_that_lives_is_ended_at_the_start(home: Instance) -> None:
     """The daemon dies, and the run's directory is removed by hand: nobody will ever wait for its command."""
     assert home.cgroup is not None

@@ -18,7 +18,7 @@ from onward.processes.cgroups import CallGroups, Unit, find_unit, is_delegated, 
 from onward.processes.evidence import probe, read_identity
 from onward.processes.identity import open_process
 from tests.processes.delegated import delegated_cgroup, within
-from tests.processes.launching import INSTANCE, command, exists, launcher_of, printed
+from tests.processes.launching import command, exists, launcher_of, printed
 from tests.support import eventually
 
 RUN = "worker-1"
@@ -35,8 +35,9 @@ def groups() -> Iterator[CallGroups]:
         yield CallGroups(Unit(path=group))
 
 
-def call(runs: Path, script: str, call_id: str = "t1c1", instance: str = INSTANCE, **changes: object) -> LaunchSpec:
-    names = {"ONWARD_INSTANCE": instance, "ONWARD_RUN_ID": RUN, "ONWARD_CALL_ID": call_id}
+def call(runs: Path, script: str, call_id: str = "t1c1", instance: str | None = None, **changes: object) -> LaunchSpec:
+    # An instance of its own, by which tests end processes: others may run at the same time.
+    names = {"ONWARD_INSTANCE": instance or str(runs), "ONWARD_RUN_ID": RUN, "ONWARD_CALL_ID": call_id}
     return command(runs, script, call_id=call_id, env={"PATH": os.environ["PATH"], **names}, **changes)
 
 
@@ -86,13 +87,16 @@ async def test_leftovers_are_found_by_their_group_and_their_launchers_tell(group
     """A call that is not kept is ended though its server has no marker; a kept one and another instance's live on."""
     spawner = LauncherSpawner(groups=groups, grace_s=0.2)
     mine = call(tmp_path, LEAVES_A_SERVER + "wait")
-    others = [call(tmp_path, "echo begun; sleep 60", "t1c2"), call(tmp_path, "echo begun; sleep 60", "t1c3", "else")]
+    others = [
+        call(tmp_path, "echo begun; sleep 60", "t1c2"),
+        call(tmp_path, "echo begun; sleep 60", "t1c3", f"{tmp_path}/else"),
+    ]
     async with anyio.create_task_group() as tasks:
         for spec in (mine, *others):
             tasks.start_soon(spawner.run, spec)
             await eventually(lambda spec=spec: printed(spec.call_dir, "begun"))  # type: ignore[misc]
         pid = await server(tmp_path)
-        assert await spawner.end_leftovers(INSTANCE, frozenset({(RUN, "t1c2")})) >= 2
+        assert await spawner.end_leftovers(str(tmp_path), frozenset({(RUN, "t1c2")})) >= 2
         ended = await to_thread.run_sync(probe, mine.call_dir)
         assert ended.exit is not None
         assert ended.exit.ended_by is EndedBy.STOP

@@ -18,12 +18,13 @@ from onward.api.acts import RunIdOf, acts
 from onward.api.answers import answer, principals
 from onward.api.events import HEARTBEAT_S, EventStream, StreamSlots, news, record_or_delta
 from onward.api.gate import LOCAL_HOSTS, Gate
+from onward.api.health import health
 from onward.api.interactions import interactions
 from onward.api.problems import MEDIA_TYPE, problem
 from onward.api.requests import HoldRuns, Key, Nothing, ReleaseRuns, StartRun, StopDaemon, parse_statuses
 from onward.core.ids import parse_run_id
 from onward.core.text import clean
-from onward.errors import BadRequest, OnwardError, Unreachable
+from onward.errors import BadRequest, OnwardError
 from onward.ports.operations import Operations, StartRequest
 
 PAGE_RUNS = 500
@@ -73,6 +74,7 @@ def make_app(
         interactions,
         partial(_events, shutdown=shutdown, heartbeat_s=heartbeat_s),
         _daemon,
+        health,
     )
     for router in (make(operations) for make in routers):
         _read_sources(router)
@@ -221,19 +223,6 @@ def _daemon(operations: Operations) -> APIRouter:
         """Begin to drain; answers at once. Commands in flight are ended unless `leave_running`."""
         await operations.stop(leave_running=body.leave_running)
         return answer({"stopping": True}, 202)
-
-    @router.get("/healthz")
-    async def healthz() -> Response:
-        """Answer as long as the daemon lives."""
-        return answer({"ok": True})
-
-    @router.get("/readyz")
-    async def readyz() -> Response:
-        """Answer 200 once the runs are listed, 503 before. `held` says by its words why no run is entered."""
-        known = await operations.daemon()
-        if not known["ready"]:
-            raise Unreachable("the daemon is still starting")
-        return answer({"ready": True, "held": sorted(known["hold"]["reasons"])})
 
     return router
 

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from onward.cli import kept
 from onward.cli.client import Client, NoDaemon, TimedOut
 from onward.cli.holding import show_hold, what_to_do
+from onward.cli.keeping import ANOTHER, read_kept
 from onward.cli.terminal import line, out, out_json, paint, say
 from onward.errors import BadConfiguration, OnwardError, Unreachable
 
@@ -39,6 +41,13 @@ def up() -> int:
     return 0
 
 
+def stay() -> NoReturn:
+    """Become the keeper of a daemon, in the foreground."""
+    socket, _ = _places()
+    os.environ.update(_absolute("ONWARD_HOME") | _absolute("ONWARD_SOCKET"))
+    os.execv(sys.executable, _keeper(socket))  # noqa: S606  # it is what is asked for
+
+
 def ensure_daemon() -> tuple[Client, bool]:
     """Return a client of a daemon that is ready, and whether it was started for that.
 
@@ -50,21 +59,32 @@ def ensure_daemon() -> tuple[Client, bool]:
     client = Client()
     if client.is_up():
         return _await_ready(client, None, None), False
+    socket, log = _places()
+    if (kept := read_kept(socket)) is not None and kept.alive():
+        say(f"its keeper (pid {kept.pid}) is starting the daemon")
+        return _await_ready(Client(socket), None, None), True
+    return _await_ready(Client(socket), _spawn(log, socket), log), True
+
+
+def _places() -> tuple[Path, Path]:
+    """Return where the daemon's socket and its log are."""
     from onward.config.places import find_places
     from onward.config.settings import load_settings
 
     places = find_places()
-    socket = load_settings(places).apply(places).socket
-    log = places.runs_dir.parent / "daemon.log"
-    return _await_ready(Client(socket), _spawn(log), log), True
+    return load_settings(places).apply(places).socket, places.runs_dir.parent / "daemon.log"
 
 
-def _spawn(log: Path) -> "subprocess.Popen[bytes]":
-    """Start the daemon in a session of its own, with nothing of this terminal."""
+def _keeper(socket: Path) -> list[str]:
+    return [sys.executable, "-m", "onward.cli.keeper", str(socket)]
+
+
+def _spawn(log: Path, socket: Path) -> "subprocess.Popen[bytes]":
+    """Start the daemon's keeper in a session of its own, with nothing of this terminal."""
     fd = _open_log(log)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "onward", "daemon"],
+            _keeper(socket),
             stdin=subprocess.DEVNULL,
             stdout=fd,
             stderr=fd,
@@ -99,8 +119,13 @@ def _await_ready(client: Client, child: "subprocess.Popen[bytes] | None", log: P
         code = None if child is None else child.poll()
         if client.is_up() and _is_ready(client):
             return client
+        if code == ANOTHER:
+            child = code = None  # somebody else starts it at the same time
         if code is not None and log is not None:
             raise DidNotStart(_last_words(log, code), code if code > 0 else 1)
+        if log is not None and (keeper := read_kept(client.path)) is not None and keeper.restarts > 1:
+            said = f"{keeper.last_end}; it is tried again, and `onward down` ends that"
+            raise DidNotStart(f"{said}\n{_last_words(log, None)}", 1)
         if time.monotonic() > end:
             raise Unreachable(f"the daemon at {client.path} is not ready after {START_S:.0f} s; it goes on starting")
         time.sleep(_PAUSE_S)
@@ -114,11 +139,11 @@ def _is_ready(client: Client) -> bool:
     return True
 
 
-def _last_words(log: Path, code: int) -> str:
+def _last_words(log: Path, code: int | None) -> str:
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
         lines = file.read().decode("utf-8", "replace").splitlines()[-LOG_LINES:]
-    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    how = "ended" if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     return "\n".join([f"the daemon {how} before it was ready. Its log ({log}) ends with:", *lines])
 
 
@@ -127,11 +152,10 @@ def down(*, leave_running: bool) -> int:
     client = Client()
     try:
         pid = int(client.get("/v1/daemon")["pid"])
-        process = _open_process(pid)
+        process = kept.open_process(pid)
         client.post("/v1/daemon/stop", {"leave_running": leave_running})
     except NoDaemon:
-        say("no daemon runs")
-        return 0
+        return kept.end(client.path)
     if process is None:
         say(f"the daemon (pid {pid}) was asked to stop; it is out of sight from here")
         return 0
@@ -140,36 +164,31 @@ def down(*, leave_running: bool) -> int:
             raise TimedOut(f"the daemon (pid {pid}) still drains after {STOP_S:.0f} s; it was not killed")
     finally:
         os.close(process)
+    kept.wait_for(client.path)
     left = " and left the commands running" if leave_running else ""
     say(f"the daemon (pid {pid}) has stopped{left}")
     return 0
 
 
-def _open_process(pid: int) -> int | None:
-    """A descriptor stands for this very process, whoever gets its number afterwards."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
-
-
 def status(*, as_json: bool) -> int:
     """Say what the daemon is and what its last recovery found."""
     client = Client()
+    known_kept = read_kept(client.path)
     try:
         known = client.get("/v1/daemon")
     except NoDaemon:
         if as_json:
-            out_json({"running": False, "socket": str(client.path)})
-        say(f"no daemon runs (nobody answers at {client.path})")
+            out_json({"running": False, "socket": str(client.path), "keeper": kept.to_json(known_kept)})
+        say(f"no daemon runs (nobody answers at {client.path}){kept.why(known_kept)}")
         return _NO_DAEMON
     if as_json:
-        out_json({"running": True, **known})
+        out_json({"running": True, **known, "keeper": kept.to_json(known_kept)})
         return 0
     out(f"daemon     {line(known['version'], 40)}, pid {known['pid']}, up {known['uptime_s']:.0f} s, at {client.path}")
     runs = ", ".join(f"{count} {line(name, 20)}" for name, count in sorted(known["runs"].items()))
     out(f"runs       {runs or 'none'}")
     _show_isolation(known.get("isolation") or {})
+    kept.show(known_kept)
     show_hold(known.get("hold") or {})
     _show_config(known.get("config") or {})
     _show_recovery(known.get("recovery") or {})

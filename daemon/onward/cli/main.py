@@ -37,11 +37,15 @@ def daemon(
 
 @app.command()
 @verb
-def up() -> int:
-    """Start the daemon in the background for this user, if none runs."""
+def up(
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay in front: as the one command of a container, say.")
+    ] = False,
+) -> int:
+    """Start the daemon in the background for this user, if none runs; it is started again when it dies."""
     from onward.cli import control
 
-    return control.up()
+    return control.stay() if foreground else control.up()
 
 
 @app.command()

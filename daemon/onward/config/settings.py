@@ -74,6 +74,15 @@ class LogSettings(BaseModel):
     """auto: console on a terminal, else JSON lines."""
 
 
+class MetricsSettings(BaseModel):
+    """`[metrics]`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    textfile: UsualOr = None
+    """A file that is replaced every 15 seconds with what `/metrics` says, for a collector of text files. None: none."""
+
+
 class Settings(BaseSettings):
     """All settings. Take them from `load_settings`: made directly, they know neither files nor environment."""
 
@@ -81,6 +90,7 @@ class Settings(BaseSettings):
 
     daemon: DaemonSettings = DaemonSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
     notify: NotifySettings = NotifySettings()
     """How a question reaches a person who is not looking."""
     providers: dict[str, ProviderSettings] = dict(BUILT_IN)

@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 Json = dict[str, Any]
 
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The media type of `Operations.metrics`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
@@ -179,6 +182,10 @@ class Operations(Protocol):
             NotFound: There is no such run.
             StoreError: The disk did not take it; what was held still is.
         """
+        ...
+
+    def metrics(self) -> str:
+        """Return what was counted and measured, in the text format of Prometheus. No run ids."""
         ...
 
     async def stop(self, *, leave_running: bool) -> None:

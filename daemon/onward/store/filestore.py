@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,10 @@ class FileStore:
     def flushes(self) -> int:
         """Flushes of journals so far."""
         return self._flusher.count
+
+    def tell_flushes(self, took: Callable[[float], None]) -> None:
+        """Tell how many seconds each flush of a journal took, on the event loop."""
+        self._flusher.took = took
 
     def still_ours(self) -> bool:
         """Whether the lock file is still the one that is held."""

@@ -5,6 +5,7 @@ side by side, waiters of one file share its flush.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -44,13 +45,15 @@ class Flusher:
         self._asked: SimpleQueue[Flushable | None] = SimpleQueue()
         self._lazy: dict[Flushable, float] = {}  # when each is due, the first one first
         self._timer: asyncio.TimerHandle | None = None
-        self._done: deque[Callable[[], None]] = deque()
+        self._done: deque[tuple[float, Callable[[], None]]] = deque()
         self._telling = False
         self._threads = [Thread(target=self._run, name=f"flush-{n}", daemon=True) for n in range(_THREADS)]
         for thread in self._threads:
             thread.start()
         self.count = 0
         """Flushes so far."""
+        self.took: Callable[[float], None] = lambda _seconds: None
+        """Is told on the loop how long each took."""
 
     def ask(self, file: Flushable) -> None:
         """Flush `file` as soon as possible. On the loop; once until its `flushed` was called."""
@@ -94,7 +97,9 @@ class Flusher:
 
     def _run(self) -> None:
         while (file := self._asked.get()) is not None:
-            self._done.append(_flush(file))
+            began = time.monotonic()
+            told = _flush(file)
+            self._done.append((time.monotonic() - began, told))
             # One call tells of all flushes that ended by then. It clears the mark before it looks, so none is missed.
             if not self._telling and not self._loop.is_closed():
                 self._telling = True
@@ -104,7 +109,9 @@ class Flusher:
         self._telling = False
         while self._done:
             self.count += 1
-            self._done.popleft()()
+            seconds, told = self._done.popleft()
+            self.took(seconds)
+            told()
 
 
 def _flush(file: Flushable) -> Callable[[], None]:

@@ -33,6 +33,7 @@ from onward.ports.clock import Clock
 from onward.ports.store import RunStore
 from onward.supervisor.entries import Entry
 from onward.supervisor.live import LiveRun
+from onward.supervisor.observed import Saw, nobody
 
 log = structlog.get_logger()
 
@@ -48,6 +49,7 @@ class Control:
     enter: Callable[[Entry], None]
     sweep: Callable[[LiveRun], Awaitable[None]]
     """Removes the evidence of settled calls."""
+    observe: Callable[[], Saw] = lambda: nobody
 
     async def send(self, entry: Entry, text: str, *, by: str, message_id: str) -> Json:
         text = self.store.secrets.mask_text(clean(text))  # as it will stand there, to be known again
@@ -188,7 +190,7 @@ class Control:
             run_log = await self.store.open(entry.run_id)
         except (NotAJournal, NewerRecord) as error:
             raise Conflict(f"{entry.run_id} cannot be changed: {error}") from error
-        return LiveRun(run_log, self.store, self.clock, lambda: None)
+        return LiveRun(run_log, self.store, self.clock, lambda: None, self.observe())
 
     async def _close(self, entry: Entry, live: LiveRun) -> None:
         entry.keep(live.state)

@@ -13,6 +13,7 @@ from onward.core.status import Status
 from onward.errors import DiskFull
 from onward.ports.clock import Clock
 from onward.ports.store import Beside, RunLog, RunStore
+from onward.supervisor.observed import Saw, nobody
 
 FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 15.0
@@ -27,7 +28,10 @@ class LiveRun:
     While it waits, the run takes no step and is shown as parked (`disk`), though no record can say so.
     """
 
-    def __init__(self, run_log: RunLog, store: RunStore, clock: Clock, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, run_log: RunLog, store: RunStore, clock: Clock, on_change: Callable[[], None], saw: Saw = nobody
+    ) -> None:
+        self._saw = saw
         self._log = run_log
         self._store = store
         self._clock = clock
@@ -74,6 +78,8 @@ class LiveRun:
         async def write() -> None:
             if records := decide():
                 await self._log.append(*records)
+                for record in records:
+                    self._saw(self.state, record)
 
         if self.stalled is None and not self._turn.locked():
             try:

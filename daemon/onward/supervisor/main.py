@@ -3,9 +3,11 @@
 import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -30,12 +32,14 @@ from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
 from onward.supervisor import logs
 from onward.supervisor.configuration import ConfigurationFiles
+from onward.supervisor.metrics import Meter
 from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.notify import Notifier
 from onward.supervisor.reload import watch_configuration
 from onward.supervisor.service_manager import ServiceManager
 from onward.supervisor.stopping import Stop, ask_systemd
 from onward.supervisor.supervisor import Supervisor
+from onward.supervisor.telling import measure_lag, traced, write_textfile
 from onward.supervisor.threads import make_threads
 from onward.testing import faults
 
@@ -44,6 +48,7 @@ log = structlog.get_logger()
 LOCK_CHECK_S = 60.0
 SAY_EVERY_S = 10.0
 BY_HAND = Stop(leave_running=True, reason="somebody sent the signal")
+WITH_THE_CONTAINER = Stop(leave_running=False, reason="the container ends with this daemon, and all that is in it")
 EXIT_AT_ONCE = 1
 
 
@@ -96,6 +101,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
         allow_network_fs=settings.daemon.allow_network_fs,
         secrets=world.secrets,
     )
+    traces = AsyncExitStack()
     try:
         claimant = Claimant(
             machine_id=store.machine_id,
@@ -119,6 +125,8 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
 
         configuration = ConfigurationFiles(places, settings, use)
         notifier = Notifier(store, clock, settings.notify)
+        meter = Meter()
+        store.tell_flushes(partial(meter.observe, "onward_journal_flush_seconds"))
         spawner, isolation = await anyio.to_thread.run_sync(_processes, settings, world)
         supervisor = Supervisor(
             store=store,
@@ -135,13 +143,20 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
             entry_rate=settings.daemon.entry_rate,
             orphan_grace_s=settings.daemon.orphan_grace_s,
             isolation=isolation.to_json(),
+            meter=meter,
+            saw=await traces.enter_async_context(traced(os.environ, clock.now, store.instance)),
         )
         await supervisor.boot(world.manager.progress, hold=hold)
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it again
-        await _live(supervisor, store, places, configuration, notifier, world.manager)
+        textfile = settings.metrics.textfile
+        telling = [partial(measure_lag, meter)]
+        if textfile is not None:
+            telling.append(partial(write_textfile, textfile, supervisor.metrics))
+        await _live(supervisor, store, places, configuration, notifier, world.manager, telling)
     finally:
         with anyio.CancelScope(shield=True):
+            await traces.aclose()
             await store.close()
     log.info("stopped")
     return 0
@@ -166,6 +181,7 @@ async def _live(
     configuration: ConfigurationFiles,
     notifier: Notifier,
     manager: ServiceManager,
+    telling: Sequence[Callable[[], Coroutine[Any, Any, None]]],
 ) -> None:
     shutdown = anyio.Event()
     app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown, is_in_a_call=is_in_a_call))
@@ -187,6 +203,8 @@ async def _live(
         tasks.start_soon(_tell_of_stop, manager, supervisor)
         tasks.start_soon(_watch_lock, store)
         tasks.start_soon(notifier.serve)
+        for tell in telling:
+            tasks.start_soon(tell)
         tasks.start_soon(watch_configuration, configuration)
         await supervisor.serve()
         shutdown.set()
@@ -211,6 +229,7 @@ async def _tell_of_stop(manager: ServiceManager, supervisor: Supervisor) -> None
 
 async def _signals(supervisor: Supervisor, manager: ServiceManager) -> None:
     """SIGTERM and SIGINT drain, the second at once; SIGHUP reads the configuration again."""
+    is_last = 1 in (os.getpid(), os.getppid()) and manager.address is None
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
         asked = False
         async for number in received:
@@ -223,9 +242,16 @@ async def _signals(supervisor: Supervisor, manager: ServiceManager) -> None:
                 log.warning("ended at once by a second signal", signal=signal.Signals(number).name)
                 os._exit(EXIT_AT_ONCE)
             asked = True
-            stop = await ask_systemd() if number == signal.SIGTERM and manager.address else BY_HAND
+            stop = await _why(number, manager, is_last=is_last)
             log.info("told to stop", signal=signal.Signals(number).name, reason=stop.reason)
             await supervisor.stop(leave_running=stop.leave_running)
+
+
+async def _why(number: int, manager: ServiceManager, *, is_last: bool) -> Stop:
+    """Return why a signal came. `is_last`: this is process 1 of a container, or process 1 keeps this daemon."""
+    if is_last:
+        return WITH_THE_CONTAINER
+    return await ask_systemd() if number == signal.SIGTERM and manager.address else BY_HAND
 
 
 async def _watch_lock(store: FileStore) -> None:

@@ -1,5 +1,6 @@
 """The recovery report: what became of each run that was found at the start."""
 
+import time
 from dataclasses import dataclass, field
 
 import structlog
@@ -33,6 +34,9 @@ class Report:
     waits_for: set[str] = field(default_factory=set)
     interrupted: int = 0
     _told: bool = False
+    began: float = field(default_factory=time.monotonic)
+    took_s: float | None = None
+    """Seconds until every run was looked at; None: not yet."""
 
     def add(self, outcome: str, run_id: str, reason: str) -> None:
         """Count a run, once."""
@@ -69,11 +73,14 @@ class Report:
         """Log the report, once it is complete; `onward status` has all of its reasons."""
         if not self._told and not self.waits_for:
             self._told = True
+            if self.took_s is None:
+                self.took_s = time.monotonic() - self.began
             log.info("recovery done", interrupted=self.interrupted, counts=self.counts, reasons=self.reasons[:_LOGGED])
 
     def to_json(self) -> Json:
         return {
             "done": not self.waits_for,
+            "seconds": None if self.took_s is None else round(self.took_s, 3),
             "waiting": len(self.waits_for),
             "interrupted": self.interrupted,
             "counts": self.counts,

@@ -7,6 +7,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -38,7 +39,9 @@ from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry
 from onward.supervisor.grace import Grace
 from onward.supervisor.holding import Holding
+from onward.supervisor.metrics import Meter
 from onward.supervisor.models import Models
+from onward.supervisor.observed import Observed, Saw, nobody
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slots
 from onward.supervisor.starting import request_hash, started
@@ -74,10 +77,13 @@ class Supervisor:
         entry_rate: float = 20.0,
         orphan_grace_s: float = 600.0,
         isolation: Json | None = None,
+        meter: Meter | None = None,
+        saw: Callable[[], Saw] = lambda: nobody,
     ) -> None:
         self._store = store
         self._spawner = spawner
         self._isolation = isolation
+        self._meter = meter or Meter()
         self._models = models
         self._clock = clock
         self._agent_dirs = tuple(agent_dirs)
@@ -90,6 +96,7 @@ class Supervisor:
         self._report = Report()
         self._on_questions = on_questions
         self._configuration = configuration or AsStarted()
+        observe = partial(_observed, self._meter, clock, saw)
         self._drain = Drain()
         self._log = DaemonLog(store, clock, claimant)
         self._stopped = anyio.Event()
@@ -108,6 +115,7 @@ class Supervisor:
             drain=self._drain,
             orphan_grace_s=orphan_grace_s,
             grace=Grace(clock),
+            observe=observe,
         )
         self._admission = Admission(
             entries=self._entries,
@@ -127,7 +135,9 @@ class Supervisor:
             admission=self._admission,
             end_leftovers=self._end_leftovers,
         )
-        self._control = Control(store=store, clock=clock, enter=self._admission.enqueue, sweep=self._worker.sweep)
+        self._control = Control(
+            store=store, clock=clock, enter=self._admission.enqueue, sweep=self._worker.sweep, observe=observe
+        )
 
     # Life
 
@@ -139,6 +149,7 @@ class Supervisor:
         """
         decided = await self._log.begin()
         await self._holding.begin(decided, asked=hold)
+        self._meter.add("onward_runs_quarantined_total", len(decided.blamed))
         self._admission.prepare(decided)
         listed = await self._store.list_runs()
         progress(f"{len(listed)} runs listed")
@@ -180,6 +191,16 @@ class Supervisor:
             await self._finish_drain()
             tasks.cancel_scope.cancel()
         await self._log.note("DaemonStopped", pid=os.getpid())
+
+    def metrics(self) -> str:
+        statuses = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
+        shown = self._meter.show
+        shown("onward_build_info", {(__version__,): 1})
+        shown("onward_runs", {(status,): statuses[status] for status in {*Status, *statuses}})
+        shown("onward_questions_open", {(): sum(len(entry.open_questions()) for entry in self._entries.values())})
+        shown("onward_configuration_ok", {(): float(self._configuration.to_json()["ok"])})
+        shown("onward_recovery_seconds", {} if self._report.took_s is None else {(): self._report.took_s})
+        return self._meter.render()
 
     async def stop(self, *, leave_running: bool) -> None:
         if not self._drain.on:
@@ -449,6 +470,10 @@ class Supervisor:
             await self._admission.drained()
         if self._admission.working:
             log.warning("not all runs came to rest in time", working=self._admission.working)
+
+
+def _observed(meter: Meter, clock: Clock, saw: Callable[[], Saw]) -> Saw:
+    return Observed(meter, clock.now, saw())
 
 
 def _problem(problem: Problem) -> Json:

@@ -1,7 +1,7 @@
 """One run comes to work: opened, recovered, driven, closed. Whatever goes wrong in it stays in it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -37,6 +37,7 @@ from onward.supervisor.entries import Entry, Loaded
 from onward.supervisor.grace import Grace
 from onward.supervisor.live import LiveRun
 from onward.supervisor.models import Models
+from onward.supervisor.observed import Saw
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slot
 from onward.testing import faults
@@ -75,6 +76,8 @@ class Worker:
     drain: Drain
     orphan_grace_s: float
     grace: Grace
+    observe: Callable[[], Saw]
+    """Makes what is told the records of one run."""
 
     def expiry_in(self, moment: str) -> float:
         """Return after how many seconds a question that expires at this time is looked at again."""
@@ -108,7 +111,7 @@ class Worker:
         entry.problem = None
         if (torn := run_log.beside.torn) is not None:
             log.warning("torn end of the journal set aside", file=torn)
-        live = LiveRun(run_log, self.store, self.clock, lambda: _changed(entry))
+        live = LiveRun(run_log, self.store, self.clock, lambda: _changed(entry), self.observe())
         run_log.on_durable = lambda _seq: entry.notify()
         entry.loaded = Loaded(live)
         entry.notify()

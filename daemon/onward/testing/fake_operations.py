@@ -51,6 +51,7 @@ class FakeOperations:
         self.recovery: Json = {"done": True, "waiting": 0, "interrupted": 0, "counts": {}, "reasons": []}
         self.watchers = 0
         self.config: Json = {"ok": True, "problems": [], "loaded_at": None, "restart_needed": []}
+        self.isolation: Json | None = None
         self.held: Json = {"on": False, "reasons": {}, "runs": 0}
         self.releases: list[str | None] = []
         self.news: list[Json] = []
@@ -217,6 +218,7 @@ class FakeOperations:
         known: Json = {"version": "0.1.0", "pid": self.pid, "instance": "fake", "uptime_s": 1.0}
         known |= {"runs": counts, "ready": self.ready, "recovery": self.recovery, "limits": {}, "config": self.config}
         known["hold"] = self.held
+        known["isolation"] = self.isolation
         return known
 
     async def hold(self, *, by: str, reason: str = "") -> Json:
@@ -230,6 +232,9 @@ class FakeOperations:
             self.held = {"on": False, "reasons": {}, "runs": 0}
         self.releases.append(run_id)
         return await self.daemon()
+
+    def metrics(self) -> str:
+        return f"onward_runs {len(self.runs)}\n"
 
     async def stop(self, *, leave_running: bool) -> None:
         self.stops.append(leave_running)

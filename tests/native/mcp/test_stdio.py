@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from onward.core.text import EXCERPT_BYTES
 from onward.core.vocabulary import Effect, Needs, Outcome
@@ -32,6 +33,16 @@ async def test_a_call_is_answered_and_its_tools_are_named_after_their_server(wor
     assert world.effects() == ["one"]
     assert (spec.description, spec.effect, spec.stoppable) == ("It does bump.", Effect.WRITE, True)
     assert spec.parameters["properties"]["name"]["description"] == r"whose\u{202e} count"
+
+
+async def test_a_server_goes_before_the_daemon_when_memory_runs_out(world: McpWorld) -> None:
+    def scores() -> list[str]:
+        pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        return [Path(f"/proc/{pid}/oom_score_adj").read_text().strip() for pid in pids]
+
+    async with world.entered(own=world.command()):
+        await world.call("bump")
+        assert "500" in await to_thread.run_sync(scores)
 
 
 async def test_what_is_no_text_is_described_and_an_error_is_one(world: McpWorld) -> None:

@@ -1,0 +1,194 @@
+"""A daemon that `onward up` started comes back by itself, within limits, and `onward down` ends it for good."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward.cli.keeping import LONGEST_DELAY_S, MOST_FAILURES, judge, start_ticks
+from onward.core.daemon_facts import CRASH_LOOP, CRASH_LOOP_S
+from tests.cli.serving import Cli
+from tests.support import until
+
+Json = dict[str, Any]
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def instance(cli: Cli) -> Iterator[Cli]:
+    yield cli
+    cli("down")
+
+
+def told(cli: Cli) -> Json:
+    known: Json = json.loads(cli("status", "--json").stdout)
+    return known
+
+
+def kill_daemon(cli: Cli) -> Json:
+    """Kill the daemon, and wait until its keeper has brought it back; returns what is told then."""
+    before = told(cli)
+    os.kill(before["pid"], signal.SIGKILL)
+    known: Json = {}
+
+    def is_back() -> bool:
+        nonlocal known
+        known = told(cli)
+        return bool(known["running"] and known["pid"] != before["pid"])
+
+    until(is_back, PATIENCE_S)
+    return known
+
+
+def test_a_killed_daemon_comes_back_and_down_ends_both(instance: Cli) -> None:
+    instance("up")
+    keeper = told(instance)["keeper"]["pid"]
+    back = kill_daemon(instance)
+    assert back["keeper"] | {"pid": 0} == {
+        "pid": 0, "restarts": 1, "last_end": "it was ended by signal 9", "given_up": None,
+    }  # fmt: skip
+    assert back["keeper"]["pid"] == keeper
+    assert "has started the daemon again 1 times" in instance("status").stdout
+    stopped = instance("down")
+    assert f"(pid {back['pid']}) has stopped" in stopped.stderr
+    assert start_ticks(back["pid"]) is None
+    assert start_ticks(keeper) is None
+    assert instance("status").returncode == 3
+
+
+@pytest.mark.slow
+def test_a_daemon_that_cannot_come_back_is_given_up_and_status_says_why(instance: Cli) -> None:
+    instance("up")
+    known = told(instance)
+    keeper = known["keeper"]["pid"]
+    os.kill(keeper, signal.SIGSTOP)
+    os.kill(known["pid"], signal.SIGKILL)
+    until(lambda: start_ticks(known["pid"]) is None)
+    instance.socket.unlink()
+    instance.socket.write_text("precious")
+    os.kill(keeper, signal.SIGCONT)
+    until(lambda: start_ticks(keeper) is None, PATIENCE_S)
+    instance.socket.unlink()
+    shown = instance("status")
+    assert shown.returncode == 3
+    assert "it was given up: it ended with exit code 8: another daemon holds the runs" in shown.stderr
+    assert instance("up").returncode == 0
+    assert told(instance)["keeper"]["given_up"] is None
+
+
+def test_down_while_the_daemon_is_dead_ends_its_keeper(instance: Cli) -> None:
+    instance("up")
+    known = told(instance)
+    keeper = known["keeper"]["pid"]
+    os.kill(keeper, signal.SIGSTOP)
+    os.kill(known["pid"], signal.SIGKILL)
+    until(lambda: start_ticks(known["pid"]) is None)
+    with instance.start("down") as down:
+        until(lambda: pending(keeper, signal.SIGTERM))
+        os.kill(keeper, signal.SIGCONT)
+        _, said = down.communicate(timeout=60)
+    assert f"its keeper (pid {keeper}) has ended" in said
+    assert start_ticks(keeper) is None
+    assert instance("status").returncode == 3
+
+
+def pending(pid: int, number: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.slow
+def test_two_ups_at_once_make_one_daemon(instance: Cli) -> None:
+    with instance.start("up") as one, instance.start("up") as other:
+        outputs = [each.communicate(timeout=90) for each in (one, other)]
+    assert (one.returncode, other.returncode) == (0, 0), outputs
+    assert len({said.rsplit("(pid ", 1)[-1].split(")")[0] for _, said in outputs}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("unshare") is None or os.geteuid() != 0, reason="needs a pid namespace")
+def test_as_process_1_of_a_container_it_reaps_and_ends_commands_in_good_order(instance: Cli) -> None:
+    os.mkfifo(instance.home / "go")
+    argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    up = [sys.executable, "-m", "onward", "up", "--foreground"]
+    container = subprocess.Popen([*argv, *up], env=instance.environment(), stderr=subprocess.DEVNULL)
+    try:
+        (first,) = until(lambda: children(container.pid))
+        until(lambda: instance("status").returncode == 0, PATIENCE_S)
+        runs = [start_waiting(instance, command) for command in ("cat < go", "sleep 600")]
+        # The launchers of a daemon that dies are left to process 1.
+        (daemon,) = [pid for pid in children(first) if b"daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(daemon, signal.SIGKILL)
+        until(lambda: len(children(first)) == 3, PATIENCE_S)
+        (instance.home / "go").write_text("the real result\n")
+        until(lambda: len(children(first)) == 2, PATIENCE_S)
+        assert not any(state(pid) == "Z" for pid in children(first))
+        until(lambda: all(len(records(instance, run, "RunClaimed")) == 2 for run in runs), PATIENCE_S)
+        until(lambda: records(instance, runs[0], "RunEnded"), PATIENCE_S)
+        os.kill(first, signal.SIGTERM)
+        assert container.wait(60) == 0
+    finally:
+        container.kill()
+        container.wait(10)
+    ends = [done for run_id in runs for done in records(instance, run_id, "ToolCallDone")]
+    assert sorted(done["outcome"] for done in ends) == ["interrupted", "ok"]
+    (stopped,) = [done for done in ends if done["outcome"] == "interrupted"]
+    assert stopped["evidence"]["ended_by"] == "stop"
+
+
+def start_waiting(cli: Cli, command: str) -> str:
+    script = {"turns": [{"calls": [{"name": "shell", "arguments": {"command": command}}]}, {"text": "Done."}]}
+    (cli.home / "script.json").write_text(json.dumps(script))
+    run_id = cli("run", "-d", "-a", "rehearsal", "--model", "scripted/script.json", "wait").stdout.strip()
+    until((cli.home / "runs" / run_id / "calls" / "t1c1" / "identity").exists, PATIENCE_S)
+    return run_id
+
+
+def records(cli: Cli, run_id: str, kind: str) -> list[Json]:
+    lines = (cli.home / "runs" / run_id / "journal.jsonl").read_bytes().splitlines()
+    found = [json.loads(line[: line.rindex(b"}") + 1]) for line in lines]
+    return [record for record in found if record["type"] == kind]
+
+
+def children(pid: int) -> list[int]:
+    return [int(name) for name in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "failures", "asked", "act", "delay_s"),
+    [
+        (0, 1, False, "end", 0.0),
+        (1, 1, True, "end", 0.0),
+        (-9, 1, False, "again", 0.5),
+        (1, 2, False, "again", 1.0),
+        (-6, 5, False, "again", 8.0),
+        (-6, 6, False, "again", LONGEST_DELAY_S),
+        (-9, MOST_FAILURES - 1, False, "again", LONGEST_DELAY_S),
+        (-9, MOST_FAILURES, False, "give up", 0.0),
+        (78, 1, False, "give up", 0.0),
+        (8, 1, False, "give up", 0.0),
+        (2, 1, False, "give up", 0.0),
+    ],
+)
+def test_what_follows_from_an_end(code: int, failures: int, asked: bool, act: str, delay_s: float) -> None:
+    verdict = judge(code, failures=failures, asked=asked)
+    assert (verdict.act, verdict.delay_s) == (act, delay_s)
+    assert verdict.reason
+
+
+def test_a_daemon_that_dies_again_and_again_holds_its_runs_before_it_is_given_up() -> None:
+    """It counts its deaths within a while; the keeper must not be slower than that, nor give up before."""
+    delays = [judge(-9, failures=n, asked=False).delay_s for n in range(1, CRASH_LOOP + 1)]
+    assert CRASH_LOOP < MOST_FAILURES
+    assert sum(delays) < CRASH_LOOP_S / 2
