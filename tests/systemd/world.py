@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.crash.journals import read_journal
 from tests.crash.oracle import effect_problems, run_problems
@@ -21,10 +22,10 @@ class World:
         self.runs: dict[str, str] = {}
         self.scripts: dict[str, Path] = {}
 
-    def start(self, turns: list[Turn], key: str) -> str:
+    def start(self, turns: list[Turn], key: str, **members: Any) -> str:
         """Start a run; returns its id."""
         script = self.scripts[key] = write_script(self.service.home, turns, f"{key}.json")
-        answer = self.service.ask_for(f"scripted/{HOME / script.name}", key=key)
+        answer = self.service.ask_for(f"scripted/{HOME / script.name}", key=key, **members)
         assert answer.status in (200, 201), answer
         self.runs[key] = str(answer.body["run_id"])
         return self.runs[key]
