@@ -33,7 +33,10 @@ class World:
     def start_all(self, count: int = RUNS) -> None:
         """Start runs of three turns with two calls each; the first call waits until it is let go."""
         for number in range(count):
-            self.start(three_batches(f"r{number}"), f"r{number}")
+            self.start_one(number)
+
+    def start_one(self, number: int) -> str:
+        return self.start(three_batches(f"r{number}"), f"r{number}")
 
     def let_go(self) -> None:
         (self.service.workspace / "go").touch()

@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from onward.cli import acting, answering
+from onward.cli import acting, answering, servicing
 from onward.cli.command import AsJson, Run, app, verb
 
 
@@ -190,3 +190,4 @@ def demo() -> int:
 
 app.add_typer(acting.app)
 app.add_typer(answering.app)
+app.add_typer(servicing.app, name="service")
