@@ -1,6 +1,7 @@
 """Twenty runs that have side effects, and what must be true of them once they have ended."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ class World:
         found = self.service.listed()
         return [found[run_id] for run_id in self.runs.values()]
 
-    def problems(self) -> list[str]:
-        """Return what is wrong: none lost, nothing flushed is lost, no effect doubled or denied."""
+    def problems(self, *, besides: Sequence[str] = ()) -> list[str]:
+        """Return what is wrong: none lost, none there besides, no effect doubled or denied."""
         service = self.service
         happened = Counter(effects(service.home / "workspaces"))
         problems = []
@@ -65,8 +66,8 @@ class World:
             if found:
                 found.append(f"the journal of {key}:\n{journal.story()}")
             problems += found
-        if len(service.listed()) != len(self.runs):
-            problems.append(f"{len(service.listed())} runs are listed, {len(self.runs)} were started")
+        if set(service.listed()) != {*self.runs.values(), *besides}:
+            problems.append(f"the runs {set(service.listed())} are listed, {set(self.runs.values())} were started")
         return problems + [f"an effect that no journal knows: {key}" for key in happened]
 
     def outcomes(self) -> Counter[str]:
