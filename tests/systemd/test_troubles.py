@@ -8,7 +8,7 @@ from tests.crash.scenario import turn
 from tests.e2e.instances import shell
 from tests.support import until
 from tests.systemd.machine import Machine
-from tests.systemd.service import Service
+from tests.systemd.service import HOME, Service
 from tests.systemd.world import RUNS, World
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -36,19 +36,30 @@ def test_a_tool_that_takes_all_memory_dies_and_not_the_daemon_or_another_tool(up
     assert (up.pid, up.machine.property("NRestarts")) == (before, "0")
 
 
-def test_a_disk_that_is_away_at_the_start_is_waited_for(up: Service) -> None:
+HARM = {
+    "away": ("mv runs away; touch runs; chown onward: runs", "rm runs; mv away runs"),
+    "full": (
+        "mount -t tmpfs -o size=64k,mode=700,uid=$(id -u onward) full runs; head -c 64k /dev/zero >runs/full",
+        "umount runs",
+    ),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_disk_that_is_away_or_full_at_the_start_is_waited_for(up: Service, harm: str) -> None:
     world = World(up)
     world.start_all(2)
     world.until_in_first_batch()
-    up.systemctl("kill", "--kill-whom=all", "-s", "KILL", "onward.service")
-    up.machine.run("sh", "-c", "cd /var/lib/onward && systemctl stop onward && mv runs away && touch runs")
+    break_it, mend_it = HARM[harm]
+    up.systemctl("stop", "onward.service")
+    up.machine.run("sh", "-ec", f"cd {HOME}; {break_it}")
     up.systemctl("start", "onward.service")
     assert up.get("/healthz").status == 200
     refused = up.get("/v1/runs")
     assert (refused.status, refused.body["code"]) == (503, "unreachable")
     assert "/var/lib/onward/runs" in up.machine.property("StatusText")
     before = up.pid
-    up.machine.run("sh", "-c", "cd /var/lib/onward && rm runs && mv away runs")
+    up.machine.run("sh", "-ec", f"cd {HOME}; {mend_it}")
     until(up.serves, 60)
     world.let_go()
     world.until_ended()

@@ -172,13 +172,13 @@ async def _open_in_the_end(
     async with anyio.create_task_group() as tasks:
         ready = partial(manager.ready, reason)
         tasks.start_soon(partial(serve, app, socket, on_ready=ready, shutdown=shutdown, listener=manager.listener))
-        store: FileStore | None = None
-        while store is None:
+        while True:
             log.error("waiting for the disk", error=reason)
             manager.alive(reason)
             await anyio.sleep(min(TRY_AGAIN_S, (manager.watchdog_s or TRY_AGAIN_S) / 2))
             try:
                 store = await open_it()
+                break
             except StoreError as error:
                 reason = str(error)
         shutdown.set()
