@@ -89,3 +89,7 @@ class ServiceManager:
             log.warning("the service manager was not reached", error=str(error))
         else:
             self._owed.clear()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
