@@ -5,6 +5,7 @@ import pytest
 from onward.config.places import Places
 from onward.config.providers import (
     BUILT_IN,
+    KINDS,
     NoKey,
     ProviderSettings,
     default_model,
@@ -129,3 +130,11 @@ def test_what_is_shipped_is_plausible() -> None:
         assert 0 < card.input < card.output < 200, name
         assert card.cache_read is not None, name
         assert card.cache_read < card.input, name
+
+
+def test_a_credential_of_the_service_manager_is_a_key(tmp_path: Path) -> None:
+    """Whatever its mode looks like: access is given by a list there. One for another provider is none for this one."""
+    (tmp_path / "anthropic-api-key").write_text("sk-credential\n")
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path), "OPENAI_API_KEY": "sk-variable"}
+    keys = {name: resolve_provider(name, ProviderSettings(api_key_env="OPENAI_API_KEY"), environ).key for name in KINDS}
+    assert keys == {"anthropic": "sk-credential", "openai": "sk-variable"}

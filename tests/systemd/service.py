@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -37,39 +39,48 @@ def interpreter() -> str | None:
 
 def build(opt: Path) -> None:
     """Make what becomes /opt: the wheel, installed in a virtual environment of its own, and the sysusers file."""
+    build_parts(opt)
     python = interpreter()
     assert python is not None
-    dist, dependencies = opt / "dist", opt / "dependencies"
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = dist.glob("*.whl")
-    site = Path(next(path for path in sys.path if path.endswith("site-packages")))
-    shutil.copytree(site, dependencies, ignore=shutil.ignore_patterns(*NOT_NEEDED), copy_function=_link)
-    install(opt, python, wheel, "1")
+    venv = opt / "onward/1"
+    subprocess.run([python, "-m", "venv", "--without-pip", str(venv)], check=True, capture_output=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    shutil.copytree(opt / "unpacked", site, dirs_exist_ok=True)
+    (site / "dependencies.pth").write_text("/opt/dependencies\n")
+    program = venv / "bin/onward"
+    program.write_text("#!/opt/onward/1/bin/python\nimport sys\nfrom onward.cli.main import main\nsys.exit(main())\n")
+    program.chmod(0o755)
     (opt / "onward/current").symlink_to("1")
+
+
+def build_parts(opt: Path) -> None:
+    """Make the wheel, the same unpacked, and the packages that it needs: those of this environment."""
+    wheel = build_wheel(ROOT, opt / "dist")
+    zipfile.ZipFile(wheel).extractall(opt / "unpacked")
+    site = Path(next(path for path in sys.path if path.endswith("site-packages")))
+    leave_out = shutil.ignore_patterns(*NOT_NEEDED)
+    shutil.copytree(site, opt / "dependencies", ignore=leave_out, copy_function=_link)
     shutil.copy(ROOT / "systemd/onward.sysusers", opt)
 
 
-def install(opt: Path, python: str, wheel: Path, version: str) -> None:
-    """Install a wheel under onward/<version>; the dependencies are those of this environment, without a network."""
-    venv = opt / "onward" / version
-    subprocess.run([python, "-m", "venv", "--without-pip", str(venv)], check=True, capture_output=True)
-    (site,) = venv.glob("lib/python*/site-packages")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site), str(wheel)],
-        check=True,
-        capture_output=True,
-    )
-    (site / "dependencies.pth").write_text("/opt/dependencies\n")
-    program = venv / "bin/onward"
-    program.write_text(
-        f"#!/opt/onward/{version}/bin/python\nimport sys\nfrom onward.cli.main import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
+def build_wheel(source: Path, target: Path) -> Path:
+    """Build a wheel, without a network; returns it."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
+    before = set(target.glob("*.whl"))
+    subprocess.run(build, cwd=source, check=True, capture_output=True)
+    (wheel,) = set(target.glob("*.whl")) - before
+    return wheel
+
+
+def build_next_wheel(target: Path, scratch: Path) -> Path:
+    """Build the wheel of a next version with the same code."""
+    for name in ("daemon", "config", "systemd"):
+        shutil.copytree(ROOT / name, scratch / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "README.md", scratch)
+    shutil.copy(ROOT / "pyproject.toml", scratch)
+    for file in (scratch / "pyproject.toml", scratch / "daemon/onward/__init__.py"):
+        file.write_text(re.sub(r"(?m)^(version|__version__) = .*", r'\1 = "99.0"', file.read_text()))
+    return build_wheel(scratch, target)
 
 
 def _link(source: str, target: str) -> str:

@@ -1,7 +1,9 @@
 """Twenty runs that have side effects, and what must be true of them once they have ended."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.crash.journals import read_journal
 from tests.crash.oracle import effect_problems, run_problems
@@ -21,10 +23,10 @@ class World:
         self.runs: dict[str, str] = {}
         self.scripts: dict[str, Path] = {}
 
-    def start(self, turns: list[Turn], key: str) -> str:
+    def start(self, turns: list[Turn], key: str, **members: Any) -> str:
         """Start a run; returns its id."""
         script = self.scripts[key] = write_script(self.service.home, turns, f"{key}.json")
-        answer = self.service.ask_for(f"scripted/{HOME / script.name}", key=key)
+        answer = self.service.ask_for(f"scripted/{HOME / script.name}", key=key, **members)
         assert answer.status in (200, 201), answer
         self.runs[key] = str(answer.body["run_id"])
         return self.runs[key]
@@ -32,7 +34,10 @@ class World:
     def start_all(self, count: int = RUNS) -> None:
         """Start runs of three turns with two calls each; the first call waits until it is let go."""
         for number in range(count):
-            self.start(three_batches(f"r{number}"), f"r{number}")
+            self.start_one(number)
+
+    def start_one(self, number: int) -> str:
+        return self.start(three_batches(f"r{number}"), f"r{number}")
 
     def let_go(self) -> None:
         (self.service.workspace / "go").touch()
@@ -49,8 +54,8 @@ class World:
         found = self.service.listed()
         return [found[run_id] for run_id in self.runs.values()]
 
-    def problems(self) -> list[str]:
-        """Return what is wrong: none lost, nothing flushed is lost, no effect doubled or denied."""
+    def problems(self, *, besides: Sequence[str] = ()) -> list[str]:
+        """Return what is wrong: none lost, none there besides, no effect doubled or denied."""
         service = self.service
         happened = Counter(effects(service.home / "workspaces"))
         problems = []
@@ -61,8 +66,8 @@ class World:
             if found:
                 found.append(f"the journal of {key}:\n{journal.story()}")
             problems += found
-        if len(service.listed()) != len(self.runs):
-            problems.append(f"{len(service.listed())} runs are listed, {len(self.runs)} were started")
+        if set(service.listed()) != {*self.runs.values(), *besides}:
+            problems.append(f"the runs {set(service.listed())} are listed, {set(self.runs.values())} were started")
         return problems + [f"an effect that no journal knows: {key}" for key in happened]
 
     def outcomes(self) -> Counter[str]:

@@ -59,7 +59,7 @@ async def serve(
     """
     server = _Server(_config(app), on_ready, shutdown)
     if listener is not None:
-        return await server.serve([listener])
+        return await server.serve([listener.dup()])  # uvicorn closes what it is given
     listener = await to_thread.run_sync(open_listener, socket_path)
     try:
         await server.serve([listener])

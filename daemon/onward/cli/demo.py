@@ -20,6 +20,7 @@ from onward.cli.timeline import Timeline
 from onward.errors import OnwardError
 from onward.ports.process import Trace
 from onward.processes.evidence import probe
+from onward.store.lock import holder_of
 
 LIMIT_S = 120.0
 _PAUSE_S = 0.02
@@ -175,11 +176,12 @@ def _kill(pid: int) -> None:
 
 
 def _processes_of(home: Path) -> list[int]:
-    """The living processes of this instance: the daemon and its launchers by their environment or command line."""
+    """The living processes of this instance: found by what they were started with, the daemon also by its lock."""
     mark = os.fsencode(home)
-    found = []
+    holder = holder_of(str(home / "runs/.lock"))
+    found = [] if holder is None else [holder.pid]
     for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        if not entry.name.isdigit() or int(entry.name) in (os.getpid(), *found):
             continue
         try:
             told = Path(entry.path, "environ").read_bytes() + Path(entry.path, "cmdline").read_bytes()

@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from onward.cli import acting, answering
+from onward.cli import acting, answering, servicing
 from onward.cli.command import AsJson, Run, app, verb
 
 
@@ -29,10 +29,10 @@ def daemon(
 
     guard_process()
     from onward.config.places import find_places
-    from onward.config.settings import load_settings
+    from onward.supervisor.last_good import settings_to_start_with
     from onward.supervisor.main import run_daemon
 
-    return run_daemon(load_settings(find_places()), hold=hold)
+    return run_daemon(settings_to_start_with(find_places()), hold=hold)
 
 
 @app.command()
@@ -194,3 +194,4 @@ def demo() -> int:
 
 app.add_typer(acting.app)
 app.add_typer(answering.app)
+app.add_typer(servicing.app, name="service")

@@ -202,7 +202,8 @@ def _needs_key(settings: ProviderSettings, url: str | None) -> bool:
 
 
 def _read_key(name: str, settings: ProviderSettings, environ: Mapping[str, str]) -> str | None:
-    file = settings.api_key_file
+    credential = _credential(name, environ)
+    file = settings.api_key_file or credential
     if file is None:
         return environ.get(settings.api_key_env or "", "").strip() or None
     try:
@@ -212,8 +213,15 @@ def _read_key(name: str, settings: ProviderSettings, environ: Mapping[str, str])
         raise NoKey(f"the provider {name!r} has no key: the file {file} is not there") from error
     except (Unreadable, OSError) as error:
         raise NoKey(f"the provider {name!r} has no key: {error}") from error
-    if readable:
+    if readable and file != credential:  # systemd guards its own by an access list, which looks like that
         raise BadConfiguration(f"{file} holds a key that others can read and is refused: chmod 600 {file}")
     if not key or not key.isprintable() or " " in key:
         raise NoKey(f"the provider {name!r} has no key: the file {file} must hold one line, the key")
     return key
+
+
+def _credential(name: str, environ: Mapping[str, str]) -> Path | None:
+    """Return the file of a provider's key that systemd hands over (LoadCredential=NAME-api-key), if it does."""
+    directory = environ.get("CREDENTIALS_DIRECTORY")
+    file = Path(directory, f"{name}-api-key") if directory else None
+    return file if file is not None and file.is_file() else None

@@ -334,9 +334,14 @@ def _prepare(
             raise Refused(f"{str(path)!r} belongs to user {found.st_uid}, not to {os.geteuid()}; it must be ours alone")
         if found.st_mode & 0o077:
             path.chmod(disk.DIR_MODE)
-        held = lock.take(str(path / LOCK), holder, lock_wait_s)
-        fd = disk.open_dir(str(path))
-        return fd, held, _instance(fd), _machine_id()
+        with contextlib.ExitStack() as undo:  # who tries again must not find the lock held by a descriptor left over
+            held = lock.take(str(path / LOCK), holder, lock_wait_s)
+            undo.callback(held.release)
+            fd = disk.open_dir(str(path))
+            undo.callback(os.close, fd)
+            parts = fd, held, _instance(fd), _machine_id()
+            undo.pop_all()
+        return parts
     except OSError as error:
         raise disk.as_store_error(error, f"the runs directory {str(path)!r} cannot be used") from error
 

@@ -62,8 +62,12 @@ def take(path: str, holder: Holder, wait_s: float) -> RunsLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, disk.FILE_MODE)
         lock = RunsLock(fd, path)
         if _try(fd) and lock.still_ours():
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, orjson.dumps(holder) + b"\n", 0)
+            try:
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, orjson.dumps(holder) + b"\n", 0)
+            except OSError:
+                lock.release()
+                raise
             return lock
         other = _holder(fd)
         os.close(fd)

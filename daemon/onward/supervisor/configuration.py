@@ -48,12 +48,21 @@ class AsStarted:
 
 
 class ConfigurationFiles:
-    """The files of an instance. `use` is given every good reading."""
+    """The files of an instance.
 
-    def __init__(self, places: Places, settings: Settings, use: Callable[[Settings], None]) -> None:
+    `use` is given every good reading that changes something, `keep` every good one, in a thread.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        settings: Settings,
+        use: Callable[[Settings], None],
+        keep: Callable[[Settings], None] = lambda _settings: None,
+    ) -> None:
         self._places = places
         self._began_with = self._settings = settings
-        self._use = use
+        self._use, self._keep = use, keep
         self._problems: list[str] = []
         self._loaded_at = datetime.now(UTC)
         self._reading = anyio.Lock()
@@ -72,6 +81,8 @@ class ConfigurationFiles:
     async def _read_again(self) -> None:
         self._seen = await anyio.to_thread.run_sync(self._look)
         settings, problems = await anyio.to_thread.run_sync(partial(_read, self._places))
+        if settings is not None:
+            await anyio.to_thread.run_sync(self._keep, settings)
         if settings is not None and settings != self._settings:
             self._settings = settings
             self._use(settings)

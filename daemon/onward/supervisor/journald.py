@@ -43,6 +43,9 @@ class JournalWriter:
             # Its queue is full, or it is being restarted. stderr is a stream, which it reads later.
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
+    def close(self) -> None:
+        self._socket.close()
+
 
 def entry(text: str, event: Mapping[str, object]) -> bytes:
     """Return the datagram. Each value is one line, so that nothing in it can be a field of its own."""

@@ -3,10 +3,11 @@
 import gc
 import os
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,11 +15,12 @@ import anyio.to_thread
 import structlog
 
 from onward.api.app import make_app
+from onward.api.refusing import refusing_app
 from onward.api.server import serve
 from onward.config.places import Places, find_places
 from onward.config.settings import Settings
 from onward.core.masking import KnownSecrets
-from onward.errors import OnwardError
+from onward.errors import OnwardError, StoreError
 from onward.native.tools.registry import builtin_tools
 from onward.ports.clock import Clock
 from onward.ports.process import ProcessSpawner
@@ -32,6 +34,7 @@ from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
 from onward.supervisor import logs
 from onward.supervisor.configuration import ConfigurationFiles
+from onward.supervisor.last_good import keep
 from onward.supervisor.metrics import Meter
 from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.notify import Notifier
@@ -47,6 +50,7 @@ log = structlog.get_logger()
 
 LOCK_CHECK_S = 60.0
 SAY_EVERY_S = 10.0
+TRY_AGAIN_S = 5.0
 BY_HAND = Stop(leave_running=True, reason="somebody sent the signal")
 WITH_THE_CONTAINER = Stop(leave_running=False, reason="the container ends with this daemon, and all that is in it")
 EXIT_AT_ONCE = 1
@@ -93,7 +97,8 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
     clock = SystemClock()
     await make_threads()
     holder = this_process(world.boot_id, start_ticks(os.getpid()) or 0)
-    store = await open_store(
+    open_it = partial(
+        open_store,
         places.runs_dir,
         clock,
         holder,
@@ -102,6 +107,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
         secrets=world.secrets,
     )
     traces = AsyncExitStack()
+    store = await _open_in_the_end(open_it, places.socket, world.manager)
     try:
         claimant = Claimant(
             machine_id=store.machine_id,
@@ -123,7 +129,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
                 max_active_runs=changed.daemon.max_active_runs, default_agent=changed.daemon.default_agent
             )
 
-        configuration = ConfigurationFiles(places, settings, use)
+        configuration = ConfigurationFiles(places, settings, use, partial(keep, find_places()))
         notifier = Notifier(store, clock, settings.notify)
         meter = Meter()
         store.tell_flushes(partial(meter.observe, "onward_journal_flush_seconds"))
@@ -160,6 +166,38 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
             await store.close()
     log.info("stopped")
     return 0
+
+
+async def _open_in_the_end(
+    open_it: Callable[[], Awaitable[FileStore]], socket: Path, manager: ServiceManager
+) -> FileStore:
+    """Open the store; as a service, stay up while its disk is full or away, say so, and try again.
+
+    Raises:
+        OnwardError: As `open_store`; without a service manager somebody waits for the answer, so it is given at once.
+    """
+    try:
+        return await open_it()
+    except StoreError as error:
+        if manager.address is None:
+            raise
+        reason = str(error)
+    shutdown = anyio.Event()
+    app = refusing_app(lambda: reason)
+    async with anyio.create_task_group() as tasks:
+        ready = partial(manager.ready, reason)
+        tasks.start_soon(partial(serve, app, socket, on_ready=ready, shutdown=shutdown, listener=manager.listener))
+        while True:
+            log.error("waiting for the disk", error=reason)
+            manager.alive(reason)
+            await anyio.sleep(min(TRY_AGAIN_S, (manager.watchdog_s or TRY_AGAIN_S) / 2))
+            try:
+                store = await open_it()
+                break
+            except StoreError as error:
+                reason = str(error)
+        shutdown.set()
+    return store
 
 
 def _processes(settings: Settings, world: World) -> tuple[ProcessSpawner, Isolation]:

@@ -73,7 +73,8 @@ class ServiceManager:
 
     def progress(self, status: str, more_s: float = 60.0) -> None:
         """Ask for so many more seconds to start or stop in, because something was really done."""
-        self.tell(EXTEND_TIMEOUT_USEC=str(int(more_s * 1e6)), STATUS=status)
+        self.alive(status)
+        self.tell(EXTEND_TIMEOUT_USEC=str(int(more_s * 1e6)))
 
     def tell(self, **fields: str) -> None:
         """Send one message. A line break in a value would begin another field, so it becomes a space."""
@@ -88,3 +89,7 @@ class ServiceManager:
             log.warning("the service manager was not reached", error=str(error))
         else:
             self._owed.clear()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,6 +14,9 @@ from onward.errors import BadRequest
 from onward.ports.operations import StartRequest
 
 MAX_TASK_BYTES = 1024 * 1024
+_REMEDY = (
+    "; a service of the machine may write below its own workspaces only, and where `onward service allow-path` says"
+)
 
 
 def started(run_id: str, request: StartRequest, name: str, definition: AgentDefinition, model: str) -> RunStarted:
@@ -55,10 +57,10 @@ def request_hash(request: StartRequest) -> str:
 def _workspace(path: str) -> str:
     if not os.path.isabs(path):
         raise BadRequest(f"the workspace {path!r} is no absolute path")
-    if not Path(path).is_dir():
-        raise BadRequest(f"the workspace {path!r} is no directory")
+    if not os.path.isdir(path):
+        raise BadRequest(f"the workspace {path!r} is no directory that the daemon can see{_REMEDY}")
     if not os.access(path, os.W_OK | os.X_OK):
-        raise BadRequest(f"the workspace {path!r} cannot be written by the daemon")
+        raise BadRequest(f"the workspace {path!r} cannot be written by the daemon{_REMEDY}")
     return os.path.realpath(path)
 
 
