@@ -49,8 +49,9 @@ def check_nothing_lost_or_doubled(instance: Instance, run_id: str) -> None:
 
 def test_a_run_waits_for_space_and_goes_on_by_itself_with_nothing_lost_or_doubled(instance: Instance) -> None:
     step = shell("echo x >> file", usage=USAGE, text=LONG)
-    run_id = instance.start().run(step, {**step, "delay_s": 2}, {"text": "done"})
+    run_id = instance.start().run(step, {**step, "delay_s": 4}, {"text": "done"})
     instance.until(lambda: instance.types(run_id)[-2:] == ["ToolCallDone", "InferenceStarted"])
+    instance.until(lambda: not instance.call_dir(run_id).exists())  # what is swept later would make room
     fill(instance.runs)
     shown = instance.until_status(run_id, "parked")
     assert (shown["needs"], "space" in shown["error"]) == ("disk", True)

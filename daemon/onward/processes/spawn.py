@@ -88,14 +88,14 @@ class LauncherSpawner:
 
     async def _after(self, child: "_Child") -> CallTrace:
         """Return what a launcher of ours has left: it ran its command unless it says that something prevented it."""
+        prevented = child.status is not None and 0 < child.status < KILLED
         try:
             found = await self._when_free(child.call_dir)
-            if found.trace is Trace.NONE:
+            if found.trace is Trace.NONE and not prevented:
                 # Between the launcher's end and this line nobody can have started it, but let nobody later either.
                 found = await self._fenced(child.call_dir)
         except StoreError:
             return CallTrace(trace=Trace.LOST)
-        prevented = child.status is not None and 0 < child.status < KILLED
         taken_away = found.trace is Trace.NONE or (found.trace is Trace.FENCED and child.status == 0)
         return CallTrace(trace=Trace.LOST) if taken_away and not prevented else found
 
