@@ -83,6 +83,7 @@ def test_a_daemon_that_cannot_come_back_is_given_up_and_status_says_why(instance
     assert told(instance)["keeper"]["given_up"] is None
 
 
+@pytest.mark.slow
 def test_down_while_the_daemon_is_dead_ends_its_keeper(instance: Cli) -> None:
     instance("up")
     known = told(instance)

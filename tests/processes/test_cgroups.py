@@ -172,6 +172,21 @@ def test_a_delegated_unit_is_told_by_its_mark() -> None:
         assert not is_delegated(group / "daemon")
 
 
+@pytest.mark.parametrize(
+    ("where", "exec_pid", "has_subgroup"), [("", "1", False), ("daemon", "$$", True), ("daemon", "1", False)]
+)
+def test_controllers_are_only_for_who_was_started_in_the_subgroup(
+    where: str, exec_pid: str, has_subgroup: bool
+) -> None:
+    """`daemon/` is where a daemon moves itself, too: then the next one is started above it, beside its children."""
+    asks = "from onward.processes.cgroups import find_unit; unit = find_unit(); print(unit.path, unit.has_subgroup)"
+    with delegated_cgroup() as group:
+        (group / "daemon").mkdir()
+        argv = ["/bin/sh", "-c", f'SYSTEMD_EXEC_PID={exec_pid} exec "$@"', "sh", sys.executable, "-c", asks]
+        done = subprocess.run(within(group / where, argv), capture_output=True, timeout=30, check=True, text=True)
+        assert done.stdout.split() == [str(group), str(has_subgroup)]
+
+
 def test_a_daemon_in_no_delegated_unit_says_so() -> None:
     assert "Delegate=yes" in getattr(find_unit(), "reason", "")
 

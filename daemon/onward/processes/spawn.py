@@ -1,12 +1,12 @@
 """The process spawner: every command runs under a launcher that outlives this daemon."""
 
-import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -18,7 +18,7 @@ from onward.ports.process import CallExit, CallTrace, EndedBy, LaunchSpec, Trace
 from onward.processes import evidence, tree
 from onward.processes import launcher_cgroup as cgroup
 from onward.processes.cgroups import CallGroups, Limits
-from onward.processes.crowd import Crowd, find_crowd
+from onward.processes.crowd import Crowds
 from onward.processes.handover import encode, launcher_environment
 from onward.processes.identity import Identity, marker_set, open_process
 
@@ -58,8 +58,7 @@ class LauncherSpawner:
         limited = groups is not None and groups.limits_calls
         self._data_bytes = 0 if limits is None or limited else limits.memory_bytes
         self._children: dict[int, _Child] = {}
-        self._running: dict[Path, frozenset[bytes]] = {}
-        self._crowds: dict[Path, str] = {}
+        self._crowds = Crowds(groups)
 
     async def run(self, spec: LaunchSpec) -> CallExit | None:
         """Launch and wait for the end; None when the launcher was lost without an exit record (its tree is ended then).
@@ -71,13 +70,8 @@ class LauncherSpawner:
                 Evidence that is gone or unreadable afterwards is no such error: the call is lost then.
         """
         self._reap()
-        try:
-            child = await to_thread.run_sync(self._launch, spec)
-        except OSError as error:
-            if error.errno != errno.EAGAIN or not await self._make_room():
-                raise
-            child = await to_thread.run_sync(self._launch, spec)
-        with self._noted(spec.call_dir, child.markers):
+        child = await self._crowds.launched(partial(self._launch, spec))
+        with self._crowds.noted(spec.call_dir, child.markers):
             await self._wait_for_child(child)
         found = await self._after(child)
         if found.trace in (Trace.NONE, Trace.FENCED):
@@ -114,7 +108,7 @@ class LauncherSpawner:
         """
         identity = await to_thread.run_sync(evidence.read_identity, call_dir)
         if identity is not None:
-            with self._noted(call_dir, identity.markers):
+            with self._crowds.noted(call_dir, identity.markers):
                 async with self._process(identity) as fd:
                     if fd is not None:
                         await anyio.wait_readable(fd)
@@ -180,45 +174,10 @@ class LauncherSpawner:
             await tree.end_call(markers, group)
         if group is not None:
             await to_thread.run_sync(cgroup.remove, group)
-        crowd = self._crowds.pop(call_dir, None)
-        if found.exit is None or crowd is None or found.exit.ended_by is not EndedBy.STOP:
+        why = self._crowds.why(call_dir)
+        if found.exit is None or why is None or found.exit.ended_by is not EndedBy.STOP:
             return found.exit
-        return replace(found.exit, why=crowd)
-
-    async def _make_room(self) -> bool:
-        """End the call with the most processes so that another can start; False where none has many."""
-        crowd = await to_thread.run_sync(find_crowd, dict(self._running), self._groups)
-        if crowd is None:
-            return False
-        log.error(
-            "call ended: no process could be started any more, and it had the most", tasks=crowd.tasks, **crowd.call
-        )
-        self._crowds[crowd.call_dir] = f"it had {crowd.tasks} processes and threads, and no other could be started"
-        await self._disperse(crowd)
-        return True
-
-    async def _disperse(self, crowd: Crowd) -> None:
-        """Let its launcher kill the command at once; that needs no process and no descriptor of ours."""
-        identity = await to_thread.run_sync(evidence.read_identity, crowd.call_dir)
-        if identity is None:
-            return
-        async with self._process(identity) as fd:
-            if fd is not None:
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(fd, signal.SIGTERM)
-                    signal.pidfd_send_signal(fd, signal.SIGUSR2)
-                with anyio.move_on_after(_HANG_S):
-                    await anyio.wait_readable(fd)
-
-    @contextmanager
-    def _noted(self, call_dir: Path, markers: frozenset[bytes]) -> Iterator[None]:
-        """Keep a call among those that run while it is waited for."""
-        if markers:
-            self._running[call_dir] = markers
-        try:
-            yield
-        finally:
-            self._running.pop(call_dir, None)
+        return replace(found.exit, why=why)
 
     def _group(self, markers: frozenset[bytes]) -> str | None:
         group = None if self._groups is None else self._groups.of(markers)
