@@ -13,6 +13,7 @@ _REPLACED = (
 FIRST_LIFE = {
     **steps("runs.make", "before", "after"),
     **steps("instance", *_REPLACED),
+    **steps("last_good", *_REPLACED),
     **steps(
         "facts",
         "entry.before",
