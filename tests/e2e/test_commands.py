@@ -33,7 +33,7 @@ def test_a_command_of_twenty_seconds_goes_on_while_the_daemon_is_killed(instance
     assert (done["outcome"], done["settled_by"], done["reason"]) == ("ok", "tool", "adopted")
     assert done["duration_s"] >= 20
     assert instance.records(run_id, "RunRevived") == []  # the run only waited
-    assert not instance.call_dir(run_id).exists()
+    instance.until(lambda: not instance.call_dir(run_id).exists())
 
 
 def test_a_command_that_ended_while_no_daemon_ran_is_settled_with_its_real_result(instance: Instance) -> None:
@@ -99,4 +99,4 @@ def test_a_command_goes_on_over_crashes_of_the_daemon_and_its_real_result_reache
     (done,) = instance.records(run_id, "ToolCallDone")
     assert (done["outcome"], done["settled_by"], done["reason"]) == ("ok", "tool", "adopted")
     assert instance.records(run_id, "RunRevived") == []  # the run only waited
-    assert not instance.call_dir(run_id).exists()
+    instance.until(lambda: not instance.call_dir(run_id).exists())

@@ -63,7 +63,8 @@ def test_a_run_that_kills_the_daemon_is_quarantined_and_forty_others_finish(
         charged = [record for record in instance.records(run_id, "RunRevived") if record["charged"]]
         assert len(charged) <= deaths + 1
         assert instance.types(run_id).count("MessageAdded") <= len(charged)
-        assert [call["outcome"] for call in instance.records(run_id, "ToolCallDone")].count("ok") == 1
+        (call,) = instance.records(run_id, "ToolCallDone")
+        assert call["outcome"] in ("ok", "interrupted", "not_started")  # the deaths may have met it at any moment
     (fact,) = facts(instance, "RunSuspended")
     assert (fact["run_id"], doing in fact["reason"]) == (deadly, True)
     shown = instance.show(deadly)

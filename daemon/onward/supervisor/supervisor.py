@@ -457,9 +457,8 @@ class Supervisor:
                 loaded.index_dirty = False
                 try:
                     self._news.tell(entry)
-                    # In this order: who believes the index may take it that nothing of settled calls is left.
-                    await self._worker.sweep(loaded.live)
                     await loaded.live.write_index()
+                    await self._worker.sweep(loaded.live)
                 except StoreError as error:
                     if entry.loaded is loaded:  # else it came to rest meanwhile, and its index is written there
                         log.warning("index not written", run_id=entry.run_id, error=str(error))
