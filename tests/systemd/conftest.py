@@ -8,7 +8,7 @@ import pytest
 from tests.support import until
 from tests.systemd import service as installed
 from tests.systemd.machine import Machine, why_not
-from tests.systemd.service import ROOT, Service
+from tests.systemd.service import ROOT, Service, add_boot_id
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,7 @@ def units(tmp_path: Path) -> Path:
     made.mkdir()
     for name in ("onward.service", "onward.socket"):
         shutil.copy(ROOT / "systemd" / name, made)
+    add_boot_id(made)
     return made
 
 

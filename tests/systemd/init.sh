@@ -43,6 +43,7 @@ ln -s pts/ptmx "$r/dev/ptmx"
 ln -s /proc/self/fd "$r/dev/fd"
 mount -t tmpfs -o mode=1777 tmpfs "$r/dev/shm"
 mount -t tmpfs -o mode=755 tmpfs "$r/run"
+cp -p "$work/boot_id" "$r/run/boot_id" # for units that get a /proc of their own (ProtectProc=), as ours does
 mount -t tmpfs -o mode=755 tmpfs "$r/etc/systemd/system" # hides the services of the host
 cp -a "$units/." "$r/etc/systemd/system/"
 mkdir -p "$r/opt"

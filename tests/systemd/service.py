@@ -83,6 +83,13 @@ def build_next_wheel(target: Path, scratch: Path) -> Path:
     return build_wheel(scratch, target)
 
 
+def add_boot_id(units: Path) -> None:
+    """Let the unit see which boot of its machine this is: in a /proc of its own it would see the host's."""
+    (units / "onward.service.d").mkdir(parents=True)
+    bind = "[Service]\nBindReadOnlyPaths=/run/boot_id:/proc/sys/kernel/random/boot_id\n"
+    (units / "onward.service.d/boot-id.conf").write_text(bind)
+
+
 def _link(source: str, target: str) -> str:
     try:
         Path(target).hardlink_to(source)
@@ -109,6 +116,11 @@ class Service(Instance):
     def pid(self) -> int:
         """The daemon's, as it is inside."""
         return int(self.machine.property("MainPID"))
+
+    @property
+    def boot_id(self) -> str:
+        """The boot as the daemon sees it."""
+        return str(json.loads((self.runs / ".lock").read_text())["boot_id"])
 
     def script(self, *turns: Any, name: str = "script.json") -> str:
         (self.home / name).write_text(json.dumps({"turns": turns}))

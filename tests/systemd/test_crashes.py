@@ -51,7 +51,6 @@ def test_runs_finish_after_the_daemon_and_all_commands_were_killed(up: Service) 
 @pytest.fixture
 def impatient(units: Path) -> None:
     """A short watchdog, and a signal that blocks the loop for ever: its handler runs where the loop does."""
-    (units / "onward.service.d").mkdir()
     (units / "onward.service.d/test.conf").write_text(
         "[Service]\nWatchdogSec=3s\nEnvironment=PYTHONPATH=/etc/systemd/system/blocked\n"
     )

@@ -28,7 +28,7 @@ def bare(tmp_path: Path, opt: Path) -> Iterator[Service]:
     (own / "onward.sysusers").write_text("")
     installed.build_next_wheel(own / "dist", tmp_path / "next")
     units = tmp_path / "units"
-    (units / "onward.service.d").mkdir(parents=True)
+    installed.add_boot_id(units)
     (units / "onward.service.d/test.conf").write_text("[Service]\nEnvironment=PYTHONPATH=/opt/dependencies\n")
     machine = Machine(state=tmp_path / "state", units=units, opt=own)
     machine.boot()

@@ -35,7 +35,6 @@ main()
 def deadly(units: Path) -> None:
     (units / "deadly").mkdir()
     (units / "deadly/daemon.py").write_text(DAEMON)
-    (units / "onward.service.d").mkdir()
     (units / "onward.service.d/test.conf").write_text(
         "[Service]\nExecStart=\nExecStart=/opt/onward/current/bin/python /etc/systemd/system/deadly/daemon.py\n"
     )

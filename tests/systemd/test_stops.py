@@ -61,9 +61,11 @@ def test_a_stop_ends_commands_and_records_how(up: Service, way: str) -> None:
         check_recorded(up, world)
         up.systemctl("start", "onward.service")
     else:
+        boot = up.boot_id
         up.machine.poweroff()
         up.machine.boot()
         until(up.serves, 60)
+        assert up.boot_id != boot
         check_recorded(up, world)
     world.until_ended()
     assert world.problems() == []

@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def little_memory(units: Path) -> None:
-    (units / "onward.service.d").mkdir()
     (units / "onward.service.d/test.conf").write_text("[Service]\nMemoryMax=700M\n")
 
 

@@ -51,7 +51,7 @@ def test_tools_outlive_the_daemon(unit: str) -> None:
     """Each of the forbidden ones ends them, takes their files, or keeps a daemon from starting beside them."""
     found = settings(unit)
     assert (found["KillMode"], found["Delegate"], found["Type"]) == (["process"], ["yes"], ["notify"])
-    assert found["OOMPolicy"] == ["continue"]
+    assert (found["OOMPolicy"], found["WatchdogSec"]) == (["continue"], ["30s"])
     for forbidden in ("PrivateTmp", "DynamicUser", "PrivatePIDs", "ProtectControlGroups", "MemoryDenyWriteExecute"):
         assert forbidden not in found
     assert "RestrictNamespaces" not in found
