@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -14,11 +15,12 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from onward.config.notify import NotifySettings, WebhookSettings
-from onward.core.outbox import GIVEN_UP_AFTER, LONGEST_RETRY_S, retry_in
+from onward.core.outbox import GIVEN_UP_AFTER, LONGEST_RETRY_S, kept_notifications, retry_in
 from onward.core.records import Json
 from onward.supervisor.notify import NotDelivered, Notifier, post
 from onward.testing.clocks import FakeClock
 from onward.testing.memory_store import MemoryStore
+from tests.store.worlds import store_at
 from tests.support import eventually
 
 SIGNING = "HOOK_SIGNING"
@@ -42,6 +44,9 @@ class Receiver:
     statuses: list[int]
     port: int = 0
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+    def has_got(self, number: int) -> bool:
+        return len(self.got) == number
 
     async def handle(self, stream: SocketStream) -> None:
         async with stream:
@@ -77,10 +82,10 @@ def settings_for(receiver: Receiver, **more: object) -> NotifySettings:
 
 
 @asynccontextmanager
-async def serving(notifier: Notifier) -> AsyncIterator[None]:
+async def serving(notifier: Notifier) -> AsyncIterator[Notifier]:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.serve)
-        yield
+        yield notifier
         tasks.cancel_scope.cancel()
 
 
@@ -125,6 +130,97 @@ async def test_a_delivery_that_fails_is_repeated_after_a_restart_too(
             await eventually(lambda: len(receiver.got) == 2)
 
     assert [headers["onward-delivery"] for headers, _ in receiver.got] == ["coder-1.q1"] * 2
+
+
+async def test_questions_are_told_as_they_come_not_only_those_of_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notifier waits for the next one, however many came before."""
+    monkeypatch.setenv(SIGNING, "s3cret-value")
+    async with receiving(200) as receiver:
+        notifier = Notifier(MemoryStore(FakeClock(), tmp_path), FakeClock(), settings_for(receiver))
+        async with serving(notifier):
+            for number in range(1, 4):
+                await anyio.wait_all_tasks_blocked()
+                notifier.look([{**QUESTION, "interaction_id": f"q{number}"}])
+                await eventually(partial(receiver.has_got, number))
+
+    assert [headers["onward-delivery"] for headers, _ in receiver.got] == ["coder-1.q1", "coder-1.q2", "coder-1.q3"]
+
+
+async def test_a_question_is_told_though_nothing_can_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is when a person is needed most; at worst the next daemon tells it again, under the same id."""
+    monkeypatch.setenv(SIGNING, "s3cret-value")
+    async with receiving(200) as receiver:
+        store = MemoryStore(FakeClock(), tmp_path)
+        store.full = True
+        notifier = Notifier(store, FakeClock(), settings_for(receiver))
+        async with serving(notifier):
+            notifier.look([QUESTION])
+            await eventually(partial(receiver.has_got, 1))
+            notifier.look([QUESTION])
+            await anyio.wait_all_tasks_blocked()
+
+    assert len(receiver.got) == 1
+
+
+QUEUED: Json = {"type": "NotificationQueued", "delivery_id": "x.q1", "targets": ["team"], "notification": {}}
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        QUEUED,
+        {**QUEUED, "targets": None},
+        {**QUEUED, "targets": [1]},
+        {**QUEUED, "targets": "team"},
+        {**QUEUED, "notification": []},
+        {**QUEUED, "delivery_id": 5, "notification": {"delivery_id": 5}},
+        {**QUEUED, "delivery_id": ["x"]},
+        {"type": "NotificationQueued"},
+        {"type": "NotificationSent"},
+        {"type": "NotificationSent", "delivery_id": {"x": 1}, "target": []},
+    ],
+)
+async def test_a_fact_that_makes_no_sense_costs_only_itself(
+    fact: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told of it, and what comes next is told; the file can be made smaller too."""
+    monkeypatch.setenv(SIGNING, "s3cret-value")
+    async with receiving(200) as receiver:
+        store = MemoryStore(FakeClock(), tmp_path)
+        store.noted.append(fact)
+        notifier = Notifier(store, FakeClock(), settings_for(receiver))
+        async with serving(notifier):
+            notifier.look([QUESTION])
+            await eventually(partial(receiver.has_got, 1))
+
+    assert [headers["onward-delivery"] for headers, _ in receiver.got] == ["coder-1.q1"]
+    assert len(kept_notifications([fact, {"type": "Other"}])) <= 2
+
+
+async def test_facts_that_cannot_be_read_cost_a_repetition_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged daemon.jsonl keeps nobody from being told."""
+    monkeypatch.setenv(SIGNING, "s3cret-value")
+    (tmp_path / "runs" / "daemon.jsonl").mkdir(parents=True)
+    async with receiving(200) as receiver, store_at(tmp_path / "runs") as store:
+        notifier = Notifier(store, FakeClock(), settings_for(receiver))
+        async with serving(notifier):
+            notifier.look([QUESTION])
+            await eventually(partial(receiver.has_got, 1))
+
+
+async def test_a_target_that_fails_in_a_way_nobody_thought_of_is_tried_again(tmp_path: Path) -> None:
+    """The border of one delivery: neither the daemon nor the other targets know of it."""
+    clock = FakeClock()
+    store = MemoryStore(clock, tmp_path)
+    impossible = NotifySettings(hook=("a\0b",))
+    async with serving(Notifier(store, clock, impossible)) as notifier:
+        notifier.look([QUESTION])
+        await eventually(lambda: clock.sleepers == 1)
+    assert not [fact for fact in store.noted if fact["type"] == "NotificationSent"]
 
 
 async def test_a_redirect_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ KEPT_IDS = 10_000
 class Delivery:
     """One notification to one target. `attempts` are those of this process."""
 
+    delivery_id: str
     notification: Json
     target: str
     attempts: int = 0
@@ -32,14 +33,25 @@ class Outbox:
     owed: dict[tuple[str, str], Delivery] = field(default_factory=dict)
 
     def apply(self, fact: Json) -> None:
-        """Take one fact; other types are ignored."""
-        if fact.get("type") == "NotificationQueued" and isinstance(fact.get("notification"), dict):
-            delivery_id = str(fact.get("delivery_id"))
+        """Take one fact; other types, and what makes no sense, are ignored."""
+        delivery_id = fact.get("delivery_id")
+        if not isinstance(delivery_id, str):
+            return
+        if fact.get("type") == "NotificationQueued" and _is_whole(fact):
             self.known[delivery_id] = None
-            for target in fact.get("targets", []):
-                self.owed[delivery_id, target] = Delivery(fact["notification"], target)
+            for target in fact["targets"]:
+                self.owed[delivery_id, target] = Delivery(delivery_id, fact["notification"], target)
         elif fact.get("type") == "NotificationSent":
-            self.owed.pop((str(fact.get("delivery_id")), str(fact.get("target"))), None)
+            self.owed.pop((delivery_id, str(fact.get("target"))), None)
+
+
+def _is_whole(queued: Json) -> bool:
+    """Whether somebody can be told of it, or was: then the notification itself may be gone."""
+    notification, targets = queued.get("notification"), queued.get("targets")
+    if not isinstance(notification, dict) or not isinstance(targets, list):
+        return False
+    named = notification.get("delivery_id") == queued["delivery_id"]
+    return all(isinstance(target, str) for target in targets) and (named or not targets)
 
 
 def kept_notifications(facts: Sequence[Json]) -> list[Json]:
@@ -52,10 +64,11 @@ def kept_notifications(facts: Sequence[Json]) -> list[Json]:
     shortened = dict.fromkeys(told[-KEPT_IDS:])
     kept: list[Json] = []
     for fact in facts:
-        if fact.get("type") not in ("NotificationQueued", "NotificationSent") or fact.get("delivery_id") in owed:
+        delivery_id = str(fact.get("delivery_id"))
+        if fact.get("type") not in ("NotificationQueued", "NotificationSent") or delivery_id in owed:
             kept.append(fact)
-        elif fact["type"] == "NotificationQueued" and fact.get("delivery_id") in shortened:
-            del shortened[fact["delivery_id"]]
+        elif fact["type"] == "NotificationQueued" and delivery_id in shortened:
+            del shortened[delivery_id]
             kept.append({**fact, "notification": {}, "targets": []})
     return kept
 

@@ -1,6 +1,6 @@
 """Which runs come to work, and when: suspects alone and first, then the others side by side; none while it is held."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -47,7 +47,6 @@ class Admission:
         clock: Clock,
         drain: Drain,
         report: Report,
-        on_rest: Callable[[Entry], None],
     ) -> None:
         self._entries = entries
         self._worker = worker
@@ -57,7 +56,6 @@ class Admission:
         self._clock = clock
         self._drain = drain
         self._report = report
-        self._on_rest = on_rest
         self._queue, self._queued = anyio.create_memory_object_stream[Entry](float("inf"))
         self._tasks: TaskGroup | None = None
         self._idle = anyio.Event()
@@ -241,6 +239,5 @@ class Admission:
                 over.set()
         entry.notify()
         self._report.tell()
-        self._on_rest(entry)
         if again is not None and not self._drain.on:
             self.enqueue_in(entry, again)

@@ -45,34 +45,45 @@ class Notifier:
         self._outbox = Outbox()
         self._targets = targets_of(settings)
         self._wake = anyio.Event()
-        self._seen: list[Json] = []
+        self._seen: dict[str, Json] = {}
 
     def look(self, questions: Iterable[Json]) -> None:
         """See which questions are open; those that were not told yet will be."""
         if not self._targets:
             return
-        new = [question for question in questions if delivery_id_of(question) not in self._outbox.known]
+        asked = {delivery_id_of(question): question for question in questions}
+        new = {name: question for name, question in asked.items() if name not in self._outbox.known}
         if new:
-            self._seen.extend(new)
+            self._seen |= new
             self._wake.set()
 
     async def serve(self) -> None:
-        """Deliver for ever. What fails is repeated with growing delays, each target for itself."""
+        """Deliver for ever. What fails is repeated with growing delays, each target for itself.
+
+        Never raises: a daemon that can tell nobody works on.
+        """
         if not self._targets:
             return
-        for fact in await self._store.facts():
-            self._outbox.apply(fact)
+        await self._remember()
         async with anyio.create_task_group() as tasks:
             for owed in list(self._outbox.owed.values()):
                 tasks.start_soon(self._deliver, owed)
             while True:
-                wake, self._wake = self._wake, anyio.Event()
-                seen, self._seen = self._seen, []
-                for question in seen:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                seen, self._seen = self._seen, {}
+                for question in seen.values():
                     for owed in await self._queue(question):
                         tasks.start_soon(self._deliver, owed)
-                if not seen:
-                    await wake.wait()
+
+    async def _remember(self) -> None:
+        try:
+            facts = await self._store.facts()
+        except StoreError as error:
+            log.error("open questions are told again: nobody knows which were", error=str(error))
+            return
+        for fact in facts:
+            self._outbox.apply(fact)
 
     async def _queue(self, question: Json) -> list[Delivery]:
         delivery_id = delivery_id_of(question)
@@ -87,21 +98,22 @@ class Notifier:
         try:
             await self._store.append_fact(**fact)
         except StoreError as error:
-            log.warning("notification not queued", delivery_id=delivery_id, error=str(error))
-            return []
+            # It is told all the same: nothing is lost if this daemon dies, as the next one looks at the question too.
+            log.warning("notification not noted; it may be repeated", delivery_id=delivery_id, error=str(error))
         self._outbox.apply(fact)
         return [self._outbox.owed[delivery_id, target] for target in self._targets]
 
     async def _deliver(self, owed: Delivery) -> None:
-        delivery_id = str(owed.notification["delivery_id"])
+        delivery_id = owed.delivery_id
         send = self._targets.get(owed.target)
         while send is not None:
             owed.attempts += 1
             try:
                 await send(owed.notification)
-            except NotDelivered as error:
+            except Exception as error:  # noqa: BLE001  # the border of one delivery: all others go on
                 delay_s = retry_in(owed.attempts)
-                log.warning("notification not delivered", delivery_id=delivery_id, target=owed.target, error=str(error))
+                reason = str(error) if isinstance(error, NotDelivered) else repr(error)
+                log.warning("notification not delivered", delivery_id=delivery_id, target=owed.target, error=reason)
                 if delay_s is None:
                     break
                 await self._clock.sleep(delay_s)

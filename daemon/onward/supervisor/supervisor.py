@@ -126,7 +126,6 @@ class Supervisor:
             clock=clock,
             drain=self._drain,
             report=self._report,
-            on_rest=lambda entry: self._on_questions(entry.open_questions()),
         )
         self._holding = Holding(
             entries=self._entries,
@@ -361,6 +360,11 @@ class Supervisor:
 
     # Inside
 
+    def _tell(self, entry: Entry) -> None:
+        """Tell those who listen what has become of a run, and those who are told of questions which it asks."""
+        self._news.tell(entry)
+        self._on_questions(entry.open_questions())
+
     def _entry(self, run_id: str) -> Entry:
         try:
             return self._entries[parse_run_id(run_id)]
@@ -379,7 +383,7 @@ class Supervisor:
             questions=run.questions,
             suspended=suspended,
             suspect=run.index.get("suspect") if run.index is not None else None,
-            on_change=self._news.tell,
+            on_change=self._tell,
         )
         if type(key := index.get("idempotency_key")) is str:
             self._keys[key] = run.run_id
@@ -420,9 +424,7 @@ class Supervisor:
         record = await anyio.to_thread.run_sync(self._first_record, request, name)
         await self._store.create(record)
         run_id = record.run_id
-        entry = self._entries[run_id] = Entry(
-            run_id=run_id, index=_first_index(record.to_json()), on_change=self._news.tell
-        )
+        entry = self._entries[run_id] = Entry(run_id=run_id, index=_first_index(record.to_json()), on_change=self._tell)
         if request.idempotency_key is not None:
             self._keys[request.idempotency_key] = run_id
         self._admission.enqueue(entry)
