@@ -13,7 +13,7 @@ from onward.config.agents import (
     read_pinned,
 )
 from onward.config.places import shipped
-from onward.config.stages import TOOLS, Builtin
+from onward.config.stages import ARGUMENTS, TOOLS, Builtin, Human
 from onward.core.stages import TRANSITION
 from onward.errors import BadConfiguration
 from onward.native.tools.registry import builtin_tools
@@ -101,6 +101,19 @@ def test_missing_directories_are_empty(tmp_path: Path) -> None:
             "mine.toml:2: permissions.shell.0.then: Input should be 'allow', 'ask' or 'd",
         ),
         ("[permissions]\nshel = 'allow'", "there is no tool 'shel' to allow, ask about or deny; known: shell, "),
+        (
+            "[permissions]\nshell = [{ perfix = 'git push', then = 'ask' }]",
+            "'shell' has no argument 'perfix', known: command, timeout_s; meant: 'prefix'?",
+        ),
+        (
+            "[permissions]\nwrite_file = [{ paht = 'x', then = 'deny' }]",
+            "'write_file' has no argument 'paht', known: path, content; meant: 'path'?",
+        ),
+        ("[permissions]\nread_file = [{ prefix = 'x', then = 'deny' }]", "`prefix` tells commands of the shell apart"),
+        (
+            "[permissions]\nask_user = 'deny'",
+            "'ask_user' asks a human by itself; to forbid it, leave it out of `tools`",
+        ),
         ("[permissions]\nshell = 'ask'", "it asks or denies, but its tools run without a sandbox"),
         ("[[stages]]\nname = 'a'\nnext = ['b']", "stage 'a' names 'b', which is no stage; known: a"),
         ("[[stages]]\nname = 'a'\nnxt = ['b']", "mine.toml:3: unknown key 'stages.nxt'; did you mean 'next'?"),
@@ -169,3 +182,9 @@ def test_a_pinned_definition_comes_back_the_same() -> None:
     assert definition_hash(read_pinned(newer)) == definition_hash(definition)
     with pytest.raises(BadConfiguration, match="cannot use the agent definition of the run: on_restart"):
         read_pinned({**stored, "on_restart": "now"})
+
+
+def test_rules_know_the_arguments_of_every_tool_that_can_be_refused() -> None:
+    taken = {name: tuple(tool.spec.parameters["properties"]) for name, tool in builtin_tools().items()}
+    assert taken.keys() - ARGUMENTS.keys() == set(get_args(Human))
+    assert {name: taken[name] for name in ARGUMENTS} == ARGUMENTS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onward.core.permissions import described, grant_for, permitted, simple_argv
+from onward.core.permissions import Then, described, grant_for, permitted, simple_argv
 from tests.core.journals import Json
 
 PUSH: list[Json] = [{"prefix": "git push", "then": "ask"}, {"then": "allow"}]
@@ -95,6 +95,21 @@ def test_a_path_is_seen_without_its_detours(path: str) -> None:
     rules: list[Json] = [{"path": "secrets/*", "then": "deny"}, {"path": "src/*", "then": "allow"}, {"then": "ask"}]
 
     assert permitted("write_file", {"path": path}, rules, [], "/w").then == "deny"
+
+
+SECRETS = [{"path": "secrets/*", "then": "deny"}, {"then": "allow"}]
+
+
+@pytest.mark.parametrize("path", ["secrets/x", "./secrets/x", "//w/secrets/x", "///w//secrets/x", "/../w/secrets/x"])
+def test_a_denied_path_is_denied_however_it_is_written(path: str) -> None:
+    assert permitted("write_file", {"path": path}, SECRETS, [], "/w").then is Then.DENY
+
+
+def test_whose_home_a_path_leads_to_is_not_known_so_a_human_is_asked() -> None:
+    decided = permitted("write_file", {"path": "~/w/secrets/x"}, SECRETS, [], "/w")
+    assert (decided.then, decided.reason) == (Then.ASK, "the path begins with ~, so no rule can allow it")
+    assert permitted("write_file", {"path": "~/x"}, [{"then": "allow"}], [], "/w").then is Then.ALLOW
+    assert permitted("write_file", {"path": "~/x"}, [{"then": "deny"}], [], "/w").then is Then.DENY
 
 
 @pytest.mark.parametrize("path", ["src/../../etc/passwd", "/etc/passwd", "src/../x", "/w/../src/x", "~/src/x", "", 5])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.core.text import JSON_DEPTH, TOO_DEEP, clean, clean_json, decode, display, excerpt
+from onward.core.text import JSON_DEPTH, TOO_DEEP, clean, clean_json, decode, display, excerpt, without_gaps
 
 any_text = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 json_values = st.recursive(
@@ -96,13 +96,43 @@ def test_an_excerpt_without_room_holds_only_the_count(where_bytes: int) -> None:
 
 @pytest.mark.parametrize(
     "hidden",
-    ["\0", "\x1b", "\r", "\x9b", "\xad", "\u061c", "\u200b", "\u202e", "\u2066", "\u2028", "\ufeff", "\U000e0041"],
+    [
+        "\u212a",
+        "\u037e",
+        "\u1fef",
+        "\xa0",
+        "\u2003",
+        "\u2800",
+        "\u3000",
+        "\0",
+        "\x1b",
+        "\r",
+        "\x9b",
+        "\xad",
+        "\u061c",
+        "\u200b",
+        "\u202e",
+        "\u2066",
+        "\u2028",
+        "\ufeff",
+        "\U000e0041",
+    ],
 )
-def test_display_shows_what_would_act_or_hide(hidden: str) -> None:
+def test_display_shows_what_would_act_or_hide_or_is_not_what_it_seems(hidden: str) -> None:
     shown = display(f"a{hidden}b")
 
     assert hidden not in shown
     assert shown in (f"a\\u{{{ord(hidden):x}}}b", "a\ufffdb")
+
+
+def test_display_changes_no_character_into_another() -> None:
+    """What is shown of a command is that command: a normal form is another text."""
+    assert display("e\u0301 \xe9 \u1e9b\u0323") == "e\u0301 \xe9 \u1e9b\u0323"
+
+
+def test_gaps_are_counted_so_that_nothing_stands_out_of_sight_behind_them() -> None:
+    text = f"ls{' ' * 5000}; rm -rf /{chr(10) * 60}really"
+    assert without_gaps(text) == "ls[5000 blanks]; rm -rf /\n[59 blank lines]\nreally"
 
 
 def test_display_keeps_text_tabs_and_lines() -> None:

@@ -1,13 +1,12 @@
 """What of a question a person sees: what is asked, what will run, how to answer. Everything foreign is escaped here."""
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from onward.cli.terminal import age, line, out, paint
 from onward.core.permissions import grant_for
-from onward.core.text import display
+from onward.core.text import display, without_gaps
 
 Json = dict[str, Any]
 
@@ -15,8 +14,6 @@ INDENT = "    "
 BAR = f"{INDENT}│ "
 SHORT_LINES = 12
 _WHOLE = 1 << 40
-_GAP = re.compile(r"[^\S\n]{9,}")
-_HOLE = re.compile(r"(?:[^\S\n]*\n){4,}")
 
 
 def show(question: Json, *, whole: bool = True) -> None:
@@ -66,9 +63,7 @@ def will_run(ask: Json) -> Iterator[str]:
 
 def escaped(text: str) -> str:
     """Return foreign text, whole and escaped, with long gaps counted instead of shown."""
-    counted = _GAP.sub(lambda gap: f"[{len(gap.group())} blanks]", text)
-    counted = _HOLE.sub(lambda hole: f"\n[{hole.group().count(chr(10)) - 1} blank lines]\n", counted)
-    return display(counted, _WHOLE)
+    return display(without_gaps(text), _WHOLE)
 
 
 def grant(question: Json) -> str:

@@ -1,5 +1,6 @@
 """Stages and permission rules of an agent definition."""
 
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -8,6 +9,18 @@ Builtin = Literal["shell", "read_file", "write_file", "edit_file", "list_files",
 Human = Literal["ask_user", "present_for_review", "edit_document"]
 TOOLS: tuple[str, ...] = get_args(Builtin) + get_args(Human)
 ToolName = Builtin | Human
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "shell": ("command", "timeout_s"),
+    "read_file": ("path", "offset", "limit"),
+    "write_file": ("path", "content"),
+    "edit_file": ("path", "old", "new", "all"),
+    "list_files": ("path",),
+    "search_files": ("pattern", "path", "limit"),
+    "transition": ("stage", "reason"),
+    "finish": ("result", "status"),
+}
+"""What a rule can be about: the tools that may be refused, and their arguments."""
 
 ModelName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*/.+$")]
 StageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
@@ -73,14 +86,34 @@ class StageDefinition(BaseModel):
 
 
 def check_permissions(permissions: Permissions) -> None:
-    """Check that every tool that rules are about exists: one that is misspelt would bound nothing, silently.
+    """Check that rules are about tools and arguments that exist: one that is misspelt would bound nothing, silently.
+
+    What an MCP server's tools take is not known here.
 
     Raises:
         ValueError: One does not.
     """
-    for tool in permissions:
-        if tool not in (*TOOLS, "transition") and not tool.startswith("mcp__"):
-            raise ValueError(f"there is no tool {tool!r} to allow, ask about or deny; known: {', '.join(TOOLS)}")
+    for tool, rules in permissions.items():
+        if tool.startswith("mcp__"):
+            known: tuple[str, ...] | None = None
+        elif tool in get_args(Human):
+            raise ValueError(f"{tool!r} asks a human by itself; to forbid it, leave it out of `tools`")
+        elif tool not in ARGUMENTS:
+            raise ValueError(f"there is no tool {tool!r} to allow, ask about or deny; known: {', '.join(ARGUMENTS)}")
+        else:
+            known = ARGUMENTS[tool]
+        for rule in rules:
+            _check_keys(tool, rule, known)
+
+
+def _check_keys(tool: str, rule: Rule, known: tuple[str, ...] | None) -> None:
+    if rule.prefix is not None and tool != "shell":
+        raise ValueError(f"`prefix` tells commands of the shell apart, {tool!r} has none; name an argument instead")
+    for name in rule.model_extra or {}:
+        if known is not None and name not in known:
+            nearest = get_close_matches(name, (*known, "prefix", "then"), 1)
+            guess = f"; meant: {nearest[0]!r}?" if nearest else ""
+            raise ValueError(f"{tool!r} has no argument {name!r}, known: {', '.join(known) or 'none'}{guess}")
 
 
 def check_stages(stages: tuple[StageDefinition, ...]) -> None:

@@ -12,7 +12,7 @@ from onward.core.interactions import FIELD_TYPES, Interaction, Kind, as_text
 from onward.core.permissions import Permission, Then, grant_for, permitted
 from onward.core.records import InteractionOpened, Json, Record, ToolCallDone
 from onward.core.state import RunState
-from onward.core.text import display
+from onward.core.text import display, without_gaps
 from onward.core.vocabulary import Effect, Outcome, SettledBy
 
 HUMAN_TOOLS = {"ask_user": Kind.ASK, "present_for_review": Kind.REVIEW, "edit_document": Kind.EDIT}
@@ -120,7 +120,7 @@ def _asked(state: RunState, call: CallState, question: Interaction | None, opene
         return _answered(call, question)
     if allowed.then is Then.ALLOW:
         return None
-    prompt = f"May the run do this? {call.name} {display(orjson.dumps(arguments).decode(), SHOWN)}"
+    prompt = f"May the run do this? {call.name} {display(without_gaps(orjson.dumps(arguments).decode()), SHOWN)}"
     ask = {
         "tool": call.name,
         "arguments": arguments,

@@ -2,8 +2,9 @@
 
 The first rule that matches decides; a tool without rules is allowed. A rule with `prefix` matches the words of one
 simple shell command. A command with any metacharacter, newline, assignment or redirection hides what it runs: where
-rules tell commands apart, it is asked about, unless a rule without prefix denies it. A grant answers what would be
-asked; it never outweighs a denial.
+rules tell commands apart, it is asked about, unless a rule without prefix denies it. So is a path below `~`, where
+rules tell paths apart: whose home that is only the tool knows. Links in a path are not followed here. A grant answers
+what would be asked; it never outweighs a denial.
 """
 
 import fnmatch
@@ -64,20 +65,25 @@ def permitted(
 
 def _by_rules(arguments: Json, rules: Sequence[Json], workspace: str) -> Permission:
     argv = simple_argv(str(arguments.get("command", "")))
-    hidden = argv is None and any(_tells_commands_apart(rule) for rule in rules)
+    hidden = _hidden(arguments, argv, rules)
     for rule in rules:
         if _matches(rule, arguments, argv, workspace):
             then = Then(rule["then"])
-            if hidden and then is Then.ALLOW:
+            if hidden is not None and then is Then.ALLOW:
                 break
             return Permission(then=then, reason=f"rule {described(rule)}")
-    if hidden:
-        return Permission(then=Then.ASK, reason="the command is not one simple command, so no rule can allow it")
+    if hidden is not None:
+        return Permission(then=Then.ASK, reason=hidden)
     return Permission(then=Then.ALLOW, reason="no rule")
 
 
-def _tells_commands_apart(rule: Json) -> bool:
-    return rule.get("prefix") is not None or rule.get("command") is not None
+def _hidden(arguments: Json, argv: list[str] | None, rules: Sequence[Json]) -> str | None:
+    """Return why rules that tell calls apart cannot tell what this one does; None: they can."""
+    if argv is None and any(rule.get("prefix") is not None or rule.get("command") is not None for rule in rules):
+        return "the command is not one simple command, so no rule can allow it"
+    if str(arguments.get("path", "")).startswith("~") and any(rule.get("path") is not None for rule in rules):
+        return "the path begins with ~, so no rule can allow it"
+    return None
 
 
 def grant_for(tool: str, arguments: Json) -> Json:
@@ -120,7 +126,8 @@ def _value(name: str, value: Any, workspace: str) -> str:
     """Return an argument as patterns see it: a path without detours, below the workspace relative to it."""
     if name != "path" or not value or str(value).startswith("~"):
         return str(value)
-    path = posixpath.normpath(posixpath.join(workspace, str(value)))
+    # normpath keeps two slashes at the beginning, as POSIX lets a system give them a meaning; Linux gives them none.
+    path = posixpath.normpath(re.sub("^//+", "/", posixpath.join(workspace, str(value))))
     inside = path.startswith(f"{workspace.rstrip('/')}/") if workspace else False
     return posixpath.relpath(path, workspace) if inside else path
 

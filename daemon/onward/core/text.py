@@ -2,7 +2,6 @@
 
 import math
 import re
-import unicodedata
 
 import orjson
 
@@ -12,12 +11,17 @@ TOO_DEEP = "[nested too deeply]"
 
 _SURROGATE_OR_NUL = re.compile("[\ud800-\udfff\x00]")
 # C0 and C1 controls (but tab and newline), line and paragraph separators, bidi controls, and what Unicode calls default
-# ignorable. U+FE0E and U+FE0F stay: they choose between the two looks of an emoji.
+# ignorable; spaces that are none to a shell; and what is canonically the same as an ASCII character, but is not it.
+# U+FE0E and U+FE0F stay: they choose between the two looks of an emoji.
 _INVISIBLE = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"[\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000\u037e\u1fef\u212a"
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e0fff]"
 )
+
+_GAP = re.compile(r"[^\S\n]{9,}")
+_HOLE = re.compile(r"(?:[^\S\n]*\n){4,}")
 
 
 def clean(text: str) -> str:
@@ -82,9 +86,16 @@ def excerpt(text: str, limit_bytes: int = EXCERPT_BYTES, *, where: str = "") -> 
 
 
 def display(text: str, limit: int = 2000) -> str:
-    """Return foreign text fit for a terminal, a log line or a page: control, bidi and invisible characters escaped.
+    """Return foreign text fit for a terminal, a log line or a page: what is not what it seems is escaped.
 
-    At most `limit` characters are shown; what is cut is counted.
+    That is control, bidi and invisible characters, spaces other than U+0020, and doubles of ASCII characters. At most
+    `limit` characters are shown; what is cut is counted.
     """
-    shown = _INVISIBLE.sub(lambda m: f"\\u{{{ord(m.group()):x}}}", unicodedata.normalize("NFC", clean(text)))
+    shown = _INVISIBLE.sub(lambda m: f"\\u{{{ord(m.group()):x}}}", clean(text))
     return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown) - limit} more characters)"
+
+
+def without_gaps(text: str) -> str:
+    """Return a text in which long gaps are counted instead of shown: what is to be read may stand behind them."""
+    counted = _GAP.sub(lambda gap: f"[{len(gap.group())} blanks]", text)
+    return _HOLE.sub(lambda hole: f"\n[{hole.group().count(chr(10)) - 1} blank lines]\n", counted)
