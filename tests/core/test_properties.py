@@ -173,12 +173,13 @@ def test_nothing_that_a_human_did_not_allow_is_handed_over(daemon: Daemon) -> No
         if record["type"] == "ToolCallStarted":
             call = next(call for call in state.calls if call.call_id == record["call_id"])
             question = question_of(state, call)
-            asked = call.arguments == {"command": "git push"} and state.agent.get("permissions")
+            allowed = state.allows(call.name)  # else it is answered with an error: the stage has no such tool
+            asked = allowed and call.arguments == {"command": "git push"} and state.agent.get("permissions")
             assert (question is not None) == bool(asked)
             if question is not None:
                 assert question.decision == "approve"
                 assert record.get("arguments") == (question.answer or {}).get("arguments")
-            assert call.arguments != {"command": "rm x"}
+            assert not allowed or call.arguments != {"command": "rm x"}
             assert call.name != "ask_user"
         fold.apply(state, record)
 
