@@ -86,7 +86,7 @@ def _run_started(state: RunState, line: Line) -> None:
 
 _STARTED_FIELDS = (
     "run_id", "kind", "agent", "agent_name", "agent_hash", "task", "workspace", "limits", "by", "on_restart",
-    "version", "model", "parent", "depth", "idempotency_key",
+    "version", "model", "parent", "depth", "idempotency_key", "workspace_is_mount",
 )  # fmt: skip
 
 

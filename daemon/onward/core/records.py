@@ -53,6 +53,8 @@ class RunStarted(Record):
     depth: int = 0
     idempotency_key: str | None = None
     request_hash: str | None = None
+    workspace_is_mount: bool = False
+    """Something was mounted at the workspace itself: where nothing is, the run waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ class RunState:
     parent: str | None = None
     depth: int = 0
     idempotency_key: str | None = None
+    workspace_is_mount: bool = False
     created_at: str = ""
     updated_at: str = ""
     last_progress_at: str = ""

@@ -30,6 +30,7 @@ def started(run_id: str, request: StartRequest, name: str, definition: AgentDefi
         raise BadRequest("the task is empty")
     if len(task.encode()) > MAX_TASK_BYTES:
         raise BadRequest(f"the task has more than {MAX_TASK_BYTES} bytes; put it into a file of the workspace")
+    workspace = _workspace(request.workspace)
     return RunStarted(
         run_id=run_id,
         kind=definition.kind,
@@ -37,7 +38,8 @@ def started(run_id: str, request: StartRequest, name: str, definition: AgentDefi
         agent_name=name,
         agent_hash=definition_hash(definition),
         task=task,
-        workspace=_workspace(request.workspace),
+        workspace=workspace,
+        workspace_is_mount=os.path.ismount(workspace),
         limits=_limits(definition.limits, request.limits),
         by=request.by,
         on_restart=_on_restart(request.on_restart or definition.on_restart),

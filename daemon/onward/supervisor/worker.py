@@ -204,11 +204,18 @@ class Worker:
     async def _has_workspace(self, entry: Entry, live: LiveRun) -> bool:
         """Park the run while its workspace is away; let it go on from where it was parked for something else."""
         state = live.state
-        if await anyio.Path(state.workspace).is_dir():
+        workspace = anyio.Path(state.workspace)
+        is_there = await workspace.is_dir()
+        if is_there and (not state.workspace_is_mount or await workspace.is_mount()):
             if state.status is Status.PARKED:
                 await live.append_durably(RunResumed(by="daemon", reason="its time has come"))
             return True
-        await self._park(entry, live, Needs.WORKSPACE, f"the workspace {state.workspace!r} is not there")
+        await self._park(
+            entry,
+            live,
+            Needs.WORKSPACE,
+            f"the workspace {state.workspace!r} is not {'mounted' if is_there else 'there'}",
+        )
         return False
 
     async def _park(self, entry: Entry, live: LiveRun, needs: Needs, reason: str) -> None:
