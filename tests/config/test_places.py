@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import onward
-from onward.config.places import check_socket, find_places, find_sockets, shipped
+from onward.config import places
+from onward.config.places import Places, check_socket, find_places, find_sockets, shipped
 from onward.errors import BadConfiguration, NotFound
 
 VARIABLES = ("ONWARD_HOME", "ONWARD_SOCKET", "STATE_DIRECTORY", "CONFIGURATION_DIRECTORY", "RUNTIME_DIRECTORY")
@@ -117,3 +118,18 @@ def test_finding_the_socket_is_cheap() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_command_means_the_machines_service_where_only_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    service = Places(config_dirs=(), runs_dir=tmp_path / "lib/runs", socket=tmp_path / "run/onward.sock")
+    own = tmp_path / "own.sock"
+    monkeypatch.setattr(places, "SERVICE", service)
+    monkeypatch.setattr(places, "find_sockets", lambda: (own, service.socket))
+    assert places.find_client_places() != service
+    service.socket.parent.mkdir(exist_ok=True)
+    service.socket.touch()
+    assert places.find_client_places() == service
+    own.touch()
+    assert places.find_client_places() != service

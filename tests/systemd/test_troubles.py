@@ -135,3 +135,9 @@ def test_children_get_nothing_that_is_the_daemons(up: Service) -> None:
     assert "ONWARD_RUN_ID" in told
     for name in ("NOTIFY_SOCKET", "WATCHDOG", "LISTEN_", "CREDENTIALS_DIRECTORY", "INVOCATION_ID", "STATE_DIRECTORY"):
         assert name not in told
+
+
+def test_root_may_ask_the_doctor_about_the_service(up: Service) -> None:
+    told = up.machine.run("/opt/onward/current/bin/onward", "doctor", check=False)
+    assert [line for line in told.stdout.splitlines() if line.startswith("fail")] == []
+    assert "the runs are in /var/lib/onward/runs" in told.stdout

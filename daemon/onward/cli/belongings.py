@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onward.cli.examination import Finding, Installation, Level, existing
 from onward.config.agents import load_agents
-from onward.config.places import shipped
+from onward.config.places import SERVICE, shipped
 from onward.errors import BadConfiguration
 from onward.store.mounts import network_file_system
 
@@ -66,7 +66,8 @@ def runs_directory(installation: Installation) -> Iterator[Finding]:
     if not stat.S_ISDIR(found.st_mode):
         yield Finding("fail", f"{path} is no directory", "move it away, or set [daemon] runs_dir")
         return
-    faults = [*_owner(path, found), *_kind(installation), *_room(path)]
+    ours = installation.places != SERVICE  # the service has a user of its own
+    faults = [*(_owner(path, found) if ours else []), *_kind(installation), *_room(path)]
     yield from faults or [Finding("ok", f"the runs are in {path}")]
 
 

@@ -6,7 +6,7 @@ from onward.cli import apart, belongings, machine, neighbours
 from onward.cli.client import find_socket
 from onward.cli.examination import Finding, Installation, Look
 from onward.cli.terminal import block, line, out, out_json, paint, say
-from onward.config.places import find_places
+from onward.config.places import find_client_places
 from onward.config.settings import load_settings
 from onward.errors import BadConfiguration
 
@@ -44,7 +44,7 @@ def doctor(*, as_json: bool) -> int:
 
 def installed() -> Installation:
     """Return what the environment means, as far as it can be read."""
-    places = find_places()
+    places = find_client_places()
     try:
         settings = load_settings(places)
     except BadConfiguration as error:

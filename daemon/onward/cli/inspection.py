@@ -67,10 +67,10 @@ def run_named(target: str) -> str | None:
 
 
 def _runs_dir() -> Path:
-    from onward.config.places import find_places
+    from onward.config.places import find_client_places
     from onward.config.settings import load_settings
 
-    places = find_places()
+    places = find_client_places()
     return load_settings(places).apply(places).runs_dir
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import onward
 from onward.cli.client import Client
 from onward.cli.examination import Finding, Installation
-from onward.config.places import check_socket
+from onward.config.places import SERVICE, check_socket
 from onward.config.providers import BUILT_IN, NoKey, Provider, resolve_provider
 from onward.errors import BadConfiguration, OnwardError
 from onward.store.filestore import HOLD, LOCK
@@ -40,7 +40,9 @@ def socket(installation: Installation) -> Iterator[Finding]:
 
 
 def _private(path: Path, found: os.stat_result | None) -> Iterator[Finding]:
-    if path.parent.is_dir() and (path.parent.stat().st_mode & 0o022 or path.parent.stat().st_uid != os.geteuid()):
+    place = path.parent.stat() if path.parent.is_dir() else None
+    foreign = place is not None and place.st_uid != os.geteuid() and path != SERVICE.socket  # that is its user's own
+    if place is not None and (foreign or place.st_mode & 0o022):
         yield Finding(
             "fail", f"others can put a socket into {path.parent}", f"chmod go-w {path.parent}; it must be yours"
         )

@@ -69,6 +69,10 @@ class Places:
         return found
 
 
+SERVICE = Places(config_dirs=(SYSTEM_CONFIG,), runs_dir=Path("/var/lib/onward/runs"), socket=SYSTEM_SOCKET)
+"""The machine's service, as its unit has it."""
+
+
 def find_places() -> Places:
     """Return the places of the instance that the environment means. Reads and creates nothing."""
     if home := _path("ONWARD_HOME"):
@@ -76,6 +80,13 @@ def find_places() -> Places:
     else:
         places = Places(config_dirs=_config_dirs(), runs_dir=_state_dir() / "runs", socket=_own_socket())
     return places.override(socket=_path("ONWARD_SOCKET"))
+
+
+def find_client_places() -> Places:
+    """Return the places of the instance that a command of this user speaks to: the machine's service, if it is that."""
+    own = find_places()
+    found = next((path for path in find_sockets() if path.exists()), None)
+    return SERVICE if found == SERVICE.socket and found != own.socket else own
 
 
 def find_sockets() -> tuple[Path, ...]:
