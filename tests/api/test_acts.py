@@ -20,6 +20,18 @@ async def test_a_message_id_is_said_once(served: Served, operations: FakeOperati
     assert [record["content"] for record in journal if record["type"] == "MessageAdded"] == ["hello"]
 
 
+@pytest.mark.parametrize("message_id", ["answer-q4", "stage-plan-1", "choose-plan-1", "revival-1", "answer-"])
+async def test_a_message_id_that_a_run_could_use_itself_is_refused(
+    message_id: str, served: Served, operations: FakeOperations
+) -> None:
+    run_id = await served.started()
+    headers = {**CHANGE, "idempotency-key": message_id}
+    said = await served.client.post(f"/v1/runs/{run_id}/messages", json={"text": "hello"}, headers=headers)
+    assert (said.status_code, said.json()["code"]) == (422, BadRequest.code)
+    assert "Onward's own" in said.json()["detail"]
+    assert len(operations.journals[run_id]) == 1
+
+
 async def test_pause_and_resume_say_how_the_run_stands_and_may_be_repeated(served: Served) -> None:
     run_id = await served.started(limits={"turns": 10})
     acts = [("pause", {"reason": "x"}, "paused"), ("pause", {}, "paused"), ("resume", {"add": {"turns": 5}}, "active")]

@@ -1,5 +1,7 @@
 """A person who is not looking is told of a question while the daemon works, whatever lies in its own file of facts."""
 
+import json
+import signal
 import sys
 
 import pytest
@@ -37,6 +39,25 @@ def test_a_person_is_told_at_once_also_beside_a_command_that_runs(instance: Inst
 
     assert len(told(instance)) == 2
     assert "ToolCallDone" not in instance.types(second)
+
+
+def test_the_damaged_caches_of_one_run_cost_nobody_anything(instance: Instance) -> None:
+    """They are made anew from the journal: the daemon starts, lists all runs and knows what they ask."""
+    with_hook(instance).start()
+    damaged, other = (instance.run(ASKS, DONE, agent="asking") for _ in range(2))
+    instance.until(lambda: len(told(instance)) == 2)
+    instance.until(lambda: all(instance.show(run_id)["waiting_on"] == "human" for run_id in (damaged, other)))
+    before = instance.get("/v1/interactions").body
+    instance.kill(signal.SIGTERM)
+    index = instance.runs / damaged / "meta.json"
+    index.write_text(json.dumps({**json.loads(index.read_text()), "totals": 5}))
+    listed = instance.runs / other / "interactions.json"
+    listed.write_text(json.dumps({**json.loads(listed.read_text()), "interactions": [{"run_id": other}]}))
+
+    instance.start()
+
+    instance.until(lambda: instance.get("/v1/interactions").body == before)
+    assert {run["totals"]["cost_usd"] for run in instance.listed().values()} == {0.0}
 
 
 @pytest.mark.parametrize("damage", ["a directory", "a fact by hand"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from onward.core.index import index_of
 from onward.core.replay import NotAJournal
 from onward.errors import NotFound, Unreadable
 from onward.store.filestore import FileStore
@@ -46,9 +47,7 @@ async def born(store: FileStore) -> None:
     await store.create(started())
     log = await store.open(RUN)
     await log.append(said(1))
-    await log.write_index(
-        {"run_id": RUN, "status": "active", "task": "", "created_at": "", "wake_at": None, "idempotency_key": None}
-    )
+    await log.write_index(index_of(log.state))
     await log.close()
 
 

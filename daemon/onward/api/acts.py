@@ -22,7 +22,10 @@ def acts(operations: Operations) -> APIRouter:
     async def send(
         run_id: RunIdOf, body: SendMessage, by: by_whom, idempotency_key: Annotated[Key | None, Header()] = None
     ) -> Response:
-        """Say something to a run. The Idempotency-Key becomes the message's id: the same one is said once."""
+        """Say something to a run. The Idempotency-Key becomes the message's id: the same one is said once.
+
+        Ids that begin with `answer-`, `choose-`, `revival-` or `stage-` are Onward's own and refused.
+        """
         return answer(await operations.send(run_id, body.text, by=by, message_id=idempotency_key))
 
     @router.post("/pause")

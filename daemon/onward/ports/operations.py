@@ -68,6 +68,7 @@ class Operations(Protocol):
 
         Raises:
             NotFound, Unreadable: As `get_run`.
+            BadRequest: There is nothing in it, or too much, or its id could be one of Onward's own.
             Conflict: The run is over, or the id was used for another text.
             StoreError: The disk did not take it.
         """

@@ -204,7 +204,7 @@ class FileStore:
         believed = index is not None and index["journal"]["bytes"] == size
         questions: list[Json] | None = []
         if believed and index is not None and index.get("questions"):
-            questions = rundir.read_sidecar(self._fd, name, "interactions", index["journal"]["seq"])
+            questions = rundir.read_questions(self._fd, name, index["journal"]["seq"])
             if questions is not None and len(questions) != index["questions"]:
                 questions = None  # whoever wrote it, it is not the list that the index speaks of
         if not believed or questions is None:

@@ -5,11 +5,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import NoneType
+from typing import cast
 from zlib import crc32
 
-import orjson
-
+from onward.core.index_form import are_questions, is_index
+from onward.core.line import BadLine, parse
 from onward.core.records import Json
 from onward.core.replay import NotAJournal, Replay, Replayer
 from onward.errors import NotFound, OnwardError, Unreadable
@@ -90,25 +90,22 @@ def call_names(dir_fd: int) -> tuple[str, ...]:
 
 def _whole_index(dir_fd: int, run_id: str) -> Json | None:
     try:
-        index: Json = orjson.loads(disk.read_file(INDEX, dir_fd=dir_fd, limit=1024 * 1024))
-        journal = index["journal"]
-        whole = index["run_id"] == run_id and type(journal["seq"]) is int and type(journal["bytes"]) is int
-        whole = whole and all(type(index[name]) is str for name in ("status", "task", "created_at"))
-        whole = whole and all(type(index[name]) in (str, NoneType) for name in ("wake_at", "idempotency_key"))
-    except (OnwardError, orjson.JSONDecodeError, KeyError, TypeError):
+        index = parse(disk.read_file(INDEX, dir_fd=dir_fd, limit=1024 * 1024))
+    except (OnwardError, BadLine):
         return None
-    return index if whole else None
+    return index if is_index(index, run_id) else None
 
 
-def read_sidecar(runs_fd: int, run_id: str, name: str, seq: int) -> list[Json] | None:
-    """Return what `<name>.json` lists, if it describes the journal at this seq; else None. Blocks."""
+def read_questions(runs_fd: int, run_id: str, seq: int) -> list[Json] | None:
+    """Return the open questions, if interactions.json lists them as they are at this seq; else None. Blocks."""
     try:
-        sidecar = orjson.loads(disk.read_file(f"{run_id}/{name}.json", dir_fd=runs_fd, limit=64 << 20))
-        whole = sidecar["run_id"] == run_id and sidecar["journal"]["seq"] == seq
-        items = sidecar[name]
-    except (OnwardError, orjson.JSONDecodeError, KeyError, TypeError):
+        sidecar = parse(disk.read_file(f"{run_id}/interactions.json", dir_fd=runs_fd, limit=64 << 20))
+    except (OnwardError, BadLine):
         return None
-    return items if whole and type(items) is list and all(type(item) is dict for item in items) else None
+    position, questions = sidecar.get("journal"), sidecar.get("interactions")
+    if not isinstance(position, dict) or position.get("seq") != seq or not are_questions(questions, run_id):
+        return None
+    return cast("list[Json]", questions)
 
 
 def read_blob(dir_fd: int, sha: str) -> bytes | None:

@@ -8,6 +8,7 @@ import orjson
 import structlog
 
 from onward.core.fold import NewerRecord, text_mark
+from onward.core.ids import check_message_id
 from onward.core.inspection import Revival, by_hand, revive_refused, revived
 from onward.core.interactions import Interaction, Kind, checked, winner
 from onward.core.permissions import grant_for
@@ -52,6 +53,7 @@ class Control:
     observe: Callable[[], Saw] = lambda: nobody
 
     async def send(self, entry: Entry, text: str, *, by: str, message_id: str) -> Json:
+        check_message_id(message_id)
         text = self.store.secrets.mask_text(clean(text))  # as it will stand there, to be known again
         if not text.strip() or len(text.encode()) > MAX_MESSAGE_BYTES:
             raise BadRequest(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes that are not all blank")

@@ -9,7 +9,7 @@ import anyio
 import orjson
 
 from onward.core import fold
-from onward.core.ids import make_run_id
+from onward.core.ids import check_message_id, make_run_id
 from onward.core.index import index_of, questions_of, view_of
 from onward.core.inspection import Revival, by_hand, revive_refused, revived
 from onward.core.interactions import checked, winner
@@ -109,6 +109,7 @@ class FakeOperations:
     async def send(self, run_id: str, text: str, *, by: str, message_id: str | None = None) -> Json:
         run = self._going_on(run_id)
         message_id = message_id or f"m{len(self.journals[run_id])}"
+        check_message_id(message_id)
         said = [line for line in self.journals[run_id] if line.get("message_id") == message_id]
         if said and said[0]["content"] != text:
             raise Conflict(f"the message id {message_id!r} was used for another text")
