@@ -47,6 +47,8 @@ class Loop:
     live: LiveRun = field(init=False)
     run: NativeRun = field(init=False)
     over: bool = False
+    on_decision: Callable[[], object] = lambda: None
+    """Is called whenever the loop decides what is next."""
 
     def __post_init__(self) -> None:
         self.workspace = self.top / "workspace"
@@ -75,6 +77,7 @@ class Loop:
             clock=self.clock,
             random=Random(1),
             idle=self._idle,
+            may_expire=self._may_expire,
         )
         self.over = False
         self.run = NativeRun(self.live, ports, adopt=adopt)
@@ -106,6 +109,10 @@ class Loop:
     async def _drive(self, run: NativeRun) -> None:
         await run.drive()
         self.over = True
+
+    def _may_expire(self) -> bool:
+        self.on_decision()
+        return True
 
     async def _load_model(self, _name: str) -> Model:
         return await to_thread.run_sync(partial(ScriptedModel, self.top / "script", self.clock))

@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 
+from onward.core.records import RunPaused
 from onward.core.status import Status
 from onward.ports.process import LaunchSpec
 from onward.testing.fake_processes import FakeCommand
@@ -149,3 +150,41 @@ async def test_messages_that_wait_for_the_disk_are_written_in_the_order_in_which
         await loop.until(lambda: loop.live.state.seq == 7)
         tasks.cancel_scope.cancel()
     assert [record["message_id"] for record in await loop.records("MessageAdded")] == [f"m{n}" for n in range(5)]
+
+
+async def test_what_is_said_while_the_end_is_being_written_is_heard(tmp_path: Path) -> None:
+    """A long result is written beside the journal first; a message acknowledged meanwhile stands before the end."""
+    loop = Loop(tmp_path, [{"text": "\x01" * 40_000}, {"text": "heard"}])
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+
+        def say_once() -> None:
+            if loop.live.state.turns == 1:
+                loop.on_decision = lambda: None
+                tasks.start_soon(loop.say, "wait", "m1")
+
+        loop.on_decision = say_once
+        await loop.begin(tasks)
+    types = await loop.types()
+    assert types.index("MessageAdded") < types.index("RunEnded") == len(types) - 1
+    assert loop.live.state.turns == 2
+
+
+async def test_what_is_decided_before_a_full_disk_has_space_is_decided_again_after_it(tmp_path: Path) -> None:
+    """A pause that is acknowledged first stays: neither a call is begun behind it, nor is the run parked instead."""
+    loop = Loop(tmp_path, [asks(shell("a"), delay_s=5)])
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        run = await loop.begin(tasks)
+        await loop.until(lambda: loop.clock.sleepers == 1)
+        loop.store.full = True
+        tasks.start_soon(loop.live.append, RunPaused(by="me", reason="wait"))
+        await loop.until(lambda: loop.live.stalled is not None)
+        loop.clock.advance(5)  # the answer comes, and waits for the disk behind the pause
+        await anyio.wait_all_tasks_blocked()
+        loop.store.full = False
+        loop.clock.advance(60)
+        await loop.until(lambda: loop.live.state.status is Status.PAUSED)
+        run.obey()
+    assert (await loop.types())[-1] == "RunPaused"
+    assert loop.processes.launched == []

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from anyio import lowlevel
+from anyio import create_task_group, lowlevel
 
 from onward.core.index import index_of
-from onward.core.records import RunStarted
+from onward.core.line import BLOB_BYTES
+from onward.core.records import Record, RunEnded, RunStarted
 from onward.core.state import RunState
+from onward.core.status import Status
 from onward.errors import Conflict, DiskFull, NotFound, StoreError
 from onward.ports.store import RunLog, RunStore
 from onward.store.clock import SystemClock
@@ -309,3 +311,28 @@ async def test_a_secret_that_becomes_known_is_masked_in_everything_that_is_writt
     assert (first["task"], second["content"]) == ("use [secret TOKEN]", "it is [secret TOKEN]")
     masked = await disk.store.put_blob(RUN, value.encode())
     assert masked == await disk.store.put_blob(RUN, b"[secret TOKEN]")
+
+
+async def test_what_is_written_is_decided_at_the_moment_of_writing(disk: Disk) -> None:
+    """A long record is written in two steps; who decides by the state is asked again between them."""
+    log = await disk.opened()
+    over = RunEnded(status=Status.COMPLETED, reason="done")
+    asked: list[Status] = []
+
+    def unless_over(record: Record) -> list[Record]:
+        asked.append(log.state.status)
+        return [] if log.state.status is Status.COMPLETED else [record]
+
+    async with create_task_group() as both:
+        both.start_soon(log.write, lambda: unless_over(said(1, "y" * (BLOB_BYTES + 1))))
+        both.start_soon(log.append, over)
+    assert [r["type"] for r in await disk.store.records(RUN, after=1, limit=9)] == ["RunEnded"]
+    assert asked == [Status.ACTIVE, Status.COMPLETED]
+    await log.close()
+
+
+async def test_nothing_is_written_where_nothing_is_decided(disk: Disk) -> None:
+    log = await disk.opened()
+    assert await log.write(list) == 1
+    await log.close()
+    assert await disk.seqs() == [1]

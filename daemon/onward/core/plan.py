@@ -174,7 +174,7 @@ def finished(state: RunState) -> RunEnded | None:
     decision = step.stage_end(state)
     if not isinstance(decision, step.End):
         return None
-    return RunEnded(status=decision.status, reason=decision.reason, result=decision.result)
+    return next((record for record in step.written(decision) if isinstance(record, RunEnded)), None)
 
 
 def cause_of(state: RunState, boot_id: str) -> Cause:

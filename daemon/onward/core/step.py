@@ -18,6 +18,7 @@ from onward.core.records import (
     MessageAdded,
     Record,
     RunEnded,
+    RunParked,
     RunPaused,
     RunResumed,
 )
@@ -35,6 +36,7 @@ from onward.core.stages import (
 )
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
+from onward.core.text import excerpt
 from onward.core.times import parse_stamp, seconds_between, stamp
 from onward.core.vocabulary import Needs, Source
 
@@ -105,6 +107,24 @@ class Rest:
 
 
 Step = Infer | RunCalls | Write | WaitForHuman | WaitUntil | Park | End | Rest
+
+RESULT_BYTES = 32 * 1024
+
+
+def written(decided: Step) -> tuple[Record, ...]:
+    """Return the records that carry a decision out as a whole; none where something is to be done or waited for."""
+    match decided:
+        case Write(records):
+            return records
+        case Park(needs, reason, retry_at, question):
+            parked = RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at)
+            return (question, parked) if question else (parked,)
+        case End(status, reason, result):
+            shown = excerpt(result, RESULT_BYTES) if result is not None else None
+            return (RunEnded(status=status, reason=reason, result=shown),)
+        case _:
+            return ()
+
 
 CLOCK_TOLERANCE_S = 5.0
 TOKENS_PER_BYTE = 0.3

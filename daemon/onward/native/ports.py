@@ -11,7 +11,7 @@ from onward.core.state import RunState
 from onward.ports.clock import Clock
 from onward.ports.model import Model
 from onward.ports.process import ProcessSpawner
-from onward.ports.store import RunStore
+from onward.ports.store import Decide, RunStore
 from onward.ports.tool import Tool
 
 
@@ -31,6 +31,18 @@ class Recorder(Protocol):
 
     async def append_durably(self, *records: Record) -> None:
         """Write and fold records, and wait until they are durable. Raises as `append`."""
+        ...
+
+    async def write(self, decide: Decide) -> None:
+        """Write what `decide` returns, as `append`; it is asked at the moment of writing, again after every wait.
+
+        Raises:
+            StoreError: As `append`; and whatever `decide` raises.
+        """
+        ...
+
+    async def act(self, decide: Decide) -> None:
+        """Write durably what `decide` returns. Raises as `write`."""
         ...
 
     async def keep(self, data: bytes) -> str:

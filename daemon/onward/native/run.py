@@ -18,7 +18,7 @@ from onward.core.records import (
     InferenceFailed,
     InferenceStarted,
     Json,
-    RunEnded,
+    Record,
     RunParked,
     ToolBatch,
     ToolCallStarted,
@@ -36,7 +36,6 @@ from onward.ports.process import EndedBy
 from onward.testing import faults
 
 WORKERS = 8
-RESULT_BYTES = 32 * 1024
 MESSAGE_BYTES = 2000
 
 
@@ -108,33 +107,29 @@ class NativeRun:
         self._changed = anyio.Event()
         if self._draining:
             return False
-        ports = self._ports
-        decision = step.next_step(
-            self.state,
-            now=stamp(ports.clock.now()),
-            active_s=self.active_s(),
-            workers=WORKERS,
-            window_tokens=self._window_tokens,
-            may_expire=ports.may_expire(),
-        )
-        match decision:
-            case step.Write(records):
-                await self._recorder.append_durably(*records)
+        match self._decided():
+            case step.Write() | step.Park() | step.End():
+                await self._recorder.act(lambda: step.written(self._decided()))
             case step.RunCalls(start, edited):
                 await self._run_calls(start, edited)
             case step.Infer(attempt, model):
                 await self._infer(attempt, model)
             case step.WaitUntil(retry_at):
                 await self._wait_until(retry_at)
-            case step.Park(needs, reason, retry_at, question):
-                parked = RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at)
-                await self._recorder.append_durably(*([question] if question else []), parked)
-            case step.End(status, reason, result):
-                shown = excerpt(result, RESULT_BYTES) if result is not None else None
-                await self._recorder.append_durably(RunEnded(status=status, reason=reason, result=shown))
             case step.Rest() | step.WaitForHuman():
                 return False
         return True
+
+    def _decided(self) -> step.Step:
+        """Return what is next. What it writes is decided again at the moment of writing."""
+        return step.next_step(
+            self.state,
+            now=stamp(self._ports.clock.now()),
+            active_s=self.active_s(),
+            workers=WORKERS,
+            window_tokens=self._window_tokens,
+            may_expire=self._ports.may_expire(),
+        )
 
     async def _wait_until(self, retry_at: str) -> None:
         clock = self._ports.clock
@@ -177,7 +172,7 @@ class NativeRun:
             active_s=self.active_s(),
             estimate=model.estimate(request) or None,
         )
-        await self._recorder.append(started)
+        await self._recorder.write(lambda: [] if self._interrupted() else [started])
         seen = state.seq
         if seen > before + 1:  # what was said while the record was written belongs to the request
             request = self._request(model)
@@ -223,14 +218,20 @@ class NativeRun:
             active_s=self.active_s(),
         )
         calls = calls_in(turn.content, turn.turn, self._calls.tools_now())
-        if not calls:
-            await self._recorder.append_durably(turn)
-            return
         batch = ToolBatch(turn=turn.turn, calls=[call.to_json() for call in calls])
-        states = [CallState(**call) for call in batch.calls]
-        held = self._draining or gates.may_hold(state, [call.name for call in calls])
-        first = [] if held else gates.callable_now(states, WORKERS)
-        await self._recorder.append_durably(turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first))
+        first: list[CallState] = []
+
+        def decide() -> list[Record]:
+            first.clear()
+            if self._interrupted():
+                return []  # it was paused or is to be cancelled: the answer counts for nothing
+            if not calls:
+                return [turn]
+            if not (self._draining or gates.may_hold(state, [call.name for call in calls])):
+                first.extend(gates.callable_now([CallState(**call) for call in batch.calls], WORKERS))
+            return [turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first)]
+
+        await self._recorder.act(decide)
         self._start({call.call_id for call in first})
 
     async def _failed(self, model: str, failure: ModelFailure) -> None:
@@ -249,19 +250,18 @@ class NativeRun:
             retry_at=retry_at,
             active_s=self.active_s(),
         )
-        if decision.delay_s is not None or self.state.status is not Status.ACTIVE:
-            await self._recorder.append_durably(failed)
-            return
-        reason = f"{decision.reason}: {failed.message}"
-        await self._recorder.append_durably(failed, RunParked(by="daemon", reason=reason, needs=decision.needs))
+        parked = RunParked(by="daemon", reason=f"{decision.reason}: {failed.message}", needs=decision.needs)
+        parks = decision.delay_s is None
+        await self._recorder.act(lambda: [failed, parked] if parks and not self._interrupted() else [failed])
 
     # Running calls
 
     async def _run_calls(self, start: tuple[CallState, ...], edited: Mapping[str, Json]) -> None:
         if start:
-            records = (ToolCallStarted(call_id=call.call_id, arguments=edited.get(call.call_id)) for call in start)
-            await self._recorder.append_durably(*records)
-            self._start({call.call_id for call in start})
+            records = [ToolCallStarted(call_id=call.call_id, arguments=edited.get(call.call_id)) for call in start]
+            await self._recorder.act(lambda: [] if self._draining or self._interrupted() else records)
+            asked = {call.call_id for call in start}
+            self._start({call.call_id for call in self.state.open_calls if call.started and call.call_id in asked})
         else:
             await self._changed.wait()
 

@@ -1,6 +1,6 @@
 """Where runs live. Nothing outside an implementation of this port knows files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,6 +40,10 @@ class Beside:
     torn: str | None = None
 
 
+Decide = Callable[[], Sequence[Record]]
+"""Says what is to be written, from the run's state at the moment of the call."""
+
+
 class RunLog(Protocol):
     """One run, open for writing. Its state changes only by `append`, right after the record was written."""
 
@@ -64,6 +68,14 @@ class RunLog(Protocol):
         Raises:
             DiskFull: No space. Nothing was written; the same call may be made again.
             StoreError: The journal is broken and must be opened again; nothing was written.
+        """
+        ...
+
+    async def write(self, decide: Decide) -> int:
+        """Write what `decide` returns, as `append`.
+
+        It is asked at the very moment of writing, so that its answer fits the state that the records are written
+        behind; and once more after each wait, which a long record needs. Whatever it raises ends the call.
         """
         ...
 

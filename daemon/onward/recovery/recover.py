@@ -1,9 +1,9 @@
 """Carrying out a recovery plan: every entry of a run passes through here, the first one too."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onward.core.interactions import DECISIONS, Kind
-from onward.core.plan import Policy, RecoveryPlan, Verdict, lost_records, plan
+from onward.core.plan import Policy, RecoveryPlan, Verdict, finished, lost_records, plan
 from onward.core.records import (
     InteractionOpened,
     Json,
@@ -15,6 +15,7 @@ from onward.core.records import (
     RunQuarantined,
 )
 from onward.core.state import RunState
+from onward.core.status import TERMINAL
 from onward.core.vocabulary import Needs, Source
 from onward.native.ports import Recorder
 from onward.ports.process import EndedBy, ProcessSpawner
@@ -65,9 +66,10 @@ async def recover(
         await recorder.append_durably(decided.revived)
     for settlement in decided.settlements:
         await recorder.append(settlement)
-    last = _last_records(decided, state)
-    if last:
-        await recorder.append_durably(*last)
+    if _last_records(decided, state):
+        await recorder.act(lambda: _last_records(decided, state))
+    if decided.verdict is Verdict.END and state.status not in TERMINAL:
+        return replace(decided, verdict=Verdict.ENTER)  # something was said to it meanwhile
     return decided
 
 
@@ -103,7 +105,7 @@ def _last_records(decided: RecoveryPlan, state: RunState) -> list[Record]:
     if decided.notice is not None:
         message_id = f"revival-{state.revival_attempts}"
         records.append(MessageAdded(message_id=message_id, source=Source.REVIVAL, content=decided.notice, by="daemon"))
-    if decided.ended is not None:
+    if decided.ended is not None and (state.cancel_by is not None or finished(state) is not None):
         records.append(decided.ended)
     if decided.verdict is Verdict.PARK:
         needs = decided.needs or Needs.DECISION

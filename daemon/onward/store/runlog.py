@@ -15,7 +15,7 @@ from onward.core.state import RunState
 from onward.core.times import stamp
 from onward.errors import InternalError, StoreError
 from onward.ports.clock import Clock
-from onward.ports.store import Beside
+from onward.ports.store import Beside, Decide
 from onward.store import disk, rundir
 from onward.store.journal import Journal
 
@@ -64,13 +64,22 @@ class FileRunLog:
         self._journal.on_durable = told
 
     async def append(self, *records: Record) -> int:
-        bodies = [self._secrets.mask(encode_body(record.to_json())) for record in records]
-        # Folded from the very bytes that are written: a live run and a replayed one cannot differ.
-        lines = [orjson.loads(body) for body in bodies]
-        for position, body in enumerate(bodies):
-            if len(body) > BLOB_BYTES:
-                bodies[position] = await self._in_blob(records[position], body)
-        self._write(lines, bodies)
+        return await self.write(lambda: records)
+
+    async def write(self, decide: Decide) -> int:
+        blobs: dict[bytes, bytes] = {}
+        while True:
+            records = decide()
+            bodies = [self._secrets.mask(encode_body(record.to_json())) for record in records]
+            if all(len(body) <= BLOB_BYTES or body in blobs for body in bodies):
+                break
+            # Others write while a blob is written: what was decided before may not hold any more.
+            for record, body in zip(records, bodies, strict=True):
+                if len(body) > BLOB_BYTES and body not in blobs:
+                    blobs[body] = await self._in_blob(record, body)
+        if bodies:
+            # Folded from the very bytes that are written: a live run and a replayed one cannot differ.
+            self._write([orjson.loads(body) for body in bodies], [blobs.get(body, body) for body in bodies])
         seq = self.state.seq
         if checkpoint_due(self._journal.size - (self._checkpoint_offset or 0), self._checkpoint_bytes):
             # The records stand; a Checkpoint only saves reading, and the next append tries again.

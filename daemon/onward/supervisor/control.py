@@ -135,20 +135,21 @@ class Control:
             if question is None:
                 raise NotFound(f"{entry.run_id} has asked no question {interaction_id[:40]!r}")
             value = self._as_written(checked(question, answer))
-            if question.answer is not None:
-                if question.answer != value:
-                    raise Conflict(winner(question))
-                await live.flush()
-            else:
+
+            def decide() -> list[Record]:
+                if question.answer is not None:
+                    return []
                 if question.closed is not None:
                     raise Conflict(_closed_as(question))
                 _must_live(live.state)
-                if question.kind == Kind.DAMAGE and value["decision"] == "go_on":
-                    # First: who dies after the answer would find them again, and ask once more.
-                    await self.store.set_call_dirs_aside(entry.run_id)
-                await live.append_durably(*carried_out(live.state, question, value, by))
-                if question.answer != value:
-                    raise Conflict(winner(question) if question.answer else _closed_as(question))
+                return carried_out(live.state, question, value, by)
+
+            if question.kind == Kind.DAMAGE and value.get("decision") == "go_on" and decide():
+                # First: who dies after the answer would find them again, and ask once more.
+                await self.store.set_call_dirs_aside(entry.run_id)
+            await live.act(decide)
+            if question.answer != value:
+                raise Conflict(winner(question))
         self._enter_if_active(entry)
         return {**entry.shown(), "interaction_id": interaction_id, "answer": value}
 

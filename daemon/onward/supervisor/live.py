@@ -1,6 +1,6 @@
 """A loaded run: its open journal, and everybody who waits for what becomes durable in it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
@@ -12,7 +12,7 @@ from onward.core.state import RunState
 from onward.core.status import Status
 from onward.errors import DiskFull
 from onward.ports.clock import Clock
-from onward.ports.store import Beside, RunLog, RunStore
+from onward.ports.store import Beside, Decide, RunLog, RunStore
 from onward.supervisor.observed import Saw, nobody
 
 FIRST_RETRY_S = 0.5
@@ -59,27 +59,27 @@ class LiveRun:
         return self._log.durable_seq >= self.state.seq or self.stalled is not None
 
     async def append(self, *records: Record) -> None:
-        await self._append(lambda: records)
+        await self.write(lambda: records)
 
     async def append_durably(self, *records: Record) -> None:
         await self.append(*records)
         await self._log.flush()
 
-    async def act(self, decide: Callable[[], Sequence[Record]]) -> None:
-        """Write durably what `decide` returns; it is asked at the moment of writing, and again after a full disk.
-
-        Raises:
-            StoreError: As `append`; and whatever `decide` raises.
-        """
-        await self._append(decide)
+    async def act(self, decide: Decide) -> None:
+        await self.write(decide)
         await self._log.flush()
 
-    async def _append(self, decide: Callable[[], Sequence[Record]]) -> None:
+    async def write(self, decide: Decide) -> None:
+        decided: list[Record] = []
+
+        def deciding() -> list[Record]:
+            decided[:] = decide()
+            return decided
+
         async def write() -> None:
-            if records := decide():
-                await self._log.append(*records)
-                for record in records:
-                    self._saw(self.state, record)
+            await self._log.write(deciding)
+            for record in decided:
+                self._saw(self.state, record)
 
         if self.stalled is None and not self._turn.locked():
             try:

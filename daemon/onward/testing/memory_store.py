@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from onward.core.state import RunState
 from onward.core.times import stamp
 from onward.errors import Conflict, DiskFull, NotFound, StoreError
 from onward.ports.clock import Clock
-from onward.ports.store import Beside, Listed
+from onward.ports.store import Beside, Decide, Listed
 
 
 @dataclass(slots=True)
@@ -62,10 +62,18 @@ class MemoryRunLog:
         return self._durable_seq
 
     async def append(self, *records: Record) -> int:
+        return await self.write(lambda: records)
+
+    async def write(self, decide: Decide) -> int:
+        bodies = self._bodies(decide())
+        while any(len(body) > BLOB_BYTES for body in bodies):
+            await lowlevel.checkpoint()  # as on a disk: others write while a blob is written
+            before, bodies = bodies, self._bodies(decide())
+            if bodies == before:
+                break
         self._check()
         self._store.check_space()
         ts, first = stamp(self._store.clock.now()), self.state.seq + 1
-        bodies = [self._store.secrets.mask(encode_body(record.to_json())) for record in records]
         for seq, body in enumerate(bodies, first):
             line = {**orjson.loads(body), "seq": seq, "ts": ts}
             self._run.lines.append(seal(seq, self._durable_seq, ts, self._placed(body, line["type"])))
@@ -98,6 +106,9 @@ class MemoryRunLog:
     def fail(self, error: StoreError) -> None:
         """Let every later call raise: the journal has to be opened again."""
         self._dead = self._dead or error
+
+    def _bodies(self, records: Sequence[Record]) -> list[bytes]:
+        return [self._store.secrets.mask(encode_body(record.to_json())) for record in records]
 
     def _check(self) -> None:
         if self._dead is not None:
