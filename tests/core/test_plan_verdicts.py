@@ -1,5 +1,6 @@
 """The recovery plan: who was interrupted, what it costs, what the run is told, and what becomes of it."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from onward.core.plan import Evidence, Found, Policy, RecoveryPlan, cause_of, pl
 from onward.core.state import RunState
 from tests.core import journals as j
 from tests.core.journals import BOOT, Json, text, use
-from tests.core.test_plan import HANDED_OVER, HERE, NOT_HANDED_OVER, REBOOTED, folded, planned
+from tests.core.test_plan import HANDED_OVER, HERE, NOT_HANDED_OVER, REBOOTED, asked, folded, planned
 
 LATER = "2099-01-01T00:00:00.000000Z"
 ANSWERED = [*HANDED_OVER, j.done("t1c1")]
@@ -41,6 +42,46 @@ def test_an_interruption_has_a_cause_and_crash_and_reboot_are_charged(
     assert (decided.verdict, decided.revived.cause, decided.revived.charged) == ("enter", cause, charged)
     assert decided.revived.attempt == 1
     assert decided.notice is not None
+
+
+STAGED: Json = {"stages": [{"name": "plan", "checkpoint": ["approve"], "next": ["build"]}, {"name": "build"}]}
+BINDING: Json = {"call_id": "t1c1", "arguments": sha256(b"{}").hexdigest()}
+AT_THE_CHECKPOINT = [
+    j.entered("plan"), j.turn(1, text("a plan"), seen=3), j.opened("q1", "checkpoint", {"stage": "plan", "visit": 1})
+]  # fmt: skip
+HELD_CALL = [*asked("t1c1"), j.opened("q1", "permission", BINDING)]
+AT_REST: list[tuple[str, list[Json]]] = [
+    ("at a checkpoint", AT_THE_CHECKPOINT),
+    ("at a checkpoint that a message overtook", [*AT_THE_CHECKPOINT, j.said("a"), j.closed("q1", "overtaken")]),
+    ("at a checkpoint that expired", [*AT_THE_CHECKPOINT, j.closed("q1")]),
+    ("at a checkpoint that was answered", [*AT_THE_CHECKPOINT, j.answered("q1", {"decision": "approve"})]),
+    ("at a call that a human was asked about", HELD_CALL),
+    ("at a call that a human answered", [*HELD_CALL, j.answered("q1", {"decision": "approve"})]),
+    ("at the question whether to go on", [j.inferring(), j.revived(), j.opened("q1", "restart", {"revival": 1})]),
+]
+
+
+@pytest.mark.parametrize("policy", [HERE, REBOOTED, Policy(boot_id=BOOT, max_revivals=0)])
+@pytest.mark.parametrize("on_restart", ["resume", "ask", "stop"])
+@pytest.mark.parametrize("said", [[], [j.said("hello")]], ids=["left alone", "talked to"])
+@pytest.mark.parametrize("records", [row[1] for row in AT_REST], ids=[row[0] for row in AT_REST])
+def test_a_run_that_came_to_rest_at_a_human_is_not_interrupted_whatever_is_said_to_it(
+    records: list[Json], said: list[Json], on_restart: str, policy: Policy
+) -> None:
+    """Entering it because of a message, after a crash or after a reboot, costs it nothing and tells it nothing."""
+    started = j.started(agent=STAGED if records[0]["type"] == "StageEntered" else {"tools": ["shell"]})
+    state = j.fold_all([started | {"on_restart": on_restart}, j.claimed(), *records, *said])
+    decided = plan(state, {}, policy)
+
+    assert (decided.verdict, decided.revived, decided.notice, decided.settlements) == ("enter", None, None, ())
+
+
+def test_a_run_that_went_on_after_a_checkpoint_is_interrupted_like_any_other() -> None:
+    records = [*AT_THE_CHECKPOINT, j.said("hello"), j.closed("q1", "overtaken"), j.inferring()]
+    decided = plan(j.fold_all([j.started(agent=STAGED), j.claimed(), *records]), {}, HERE)
+
+    assert decided.revived is not None
+    assert decided.revived.charged
 
 
 NOT_INTERRUPTED: list[tuple[str, list[Json], dict[str, Evidence]]] = [

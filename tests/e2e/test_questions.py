@@ -100,6 +100,24 @@ def test_a_question_survives_kill_9_and_the_answers_lead_to_the_end(planner: Ins
         assert text in told
 
 
+def test_a_message_at_a_checkpoint_is_heard_at_once_and_what_comes_of_it_is_asked_about_again(
+    planner: Instance, cli: Cli
+) -> None:
+    """Nothing had died: the run is not revived, and is told nothing but the message."""
+    run_id = planner.run(PLAN, {"text": "I shall write two."}, BUILD, DONE, agent="planner")
+    until_asked(planner, run_id, "q1")
+    assert "it hears it with its next request" in cli("send", run_id, "Write two.").stderr
+    assert until_asked(planner, run_id, "q2")["ask"]["result"] == "I shall write two."
+    assert cli("approve", run_id).returncode == 0
+    until_asked(planner, run_id, "q3")  # of the call: what is said now waits for its answer
+    assert "it waits for an answer to its question, and hears it after that" in cli("send", run_id, "Now.").stderr
+    assert cli("approve", run_id, "q3").returncode == 0
+    assert cli("wait", run_id, "--timeout", "60").returncode == 0
+    assert planner.records(run_id, "RunRevived") == []
+    said = [record["content"] for record in planner.records(run_id, "MessageAdded")]
+    assert said == ["Plan.", "Write two.", "Build.", "Now."]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True], ids=["at once", "after kill -9"])
 def test_of_two_answers_at_the_same_instant_one_wins_and_the_other_is_told(

@@ -23,13 +23,18 @@ def send(run: str, text: str) -> int:
         text = _stdin()
     # A message that was cut off and is sent again has the same id, and is said once.
     after = client.post(f"/v1/runs/{run_id}/messages", {"text": text}, key=f"m-{os.urandom(8).hex()}")
-    told = {
-        "paused": "it is paused and hears it when it is resumed",
-        "parked": "it is parked and hears it when it goes on",
-        "quarantined": "it is quarantined and hears it when it is revived",
-    }
-    say(f"{run_id}: said; {told.get(str(after['status']), 'it hears it with its next request')}")
+    say(f"{run_id}: said; {_HEARS.get(str(after.get('waiting_on') or after['status']), _AT_ONCE)}")
     return 0
+
+
+_AT_ONCE = "it hears it with its next request"
+_HEARS = {
+    "paused": "it is paused and hears it when it is resumed",
+    "parked": "it is parked and hears it when it goes on",
+    "quarantined": "it is quarantined and hears it when it is revived",
+    "human": "it waits for an answer to its question, and hears it after that (see: onward questions)",
+    "release": "it is held back and hears it when it is released",
+}
 
 
 def pause(run: str, *, reason: str) -> int:

@@ -277,12 +277,13 @@ def _missing_batch(turn: Turn) -> ToolBatch:
 def _only_waits(state: RunState) -> bool:
     """Whether nothing was under way but the end of a stage or a question to a human.
 
-    Answered or not: what follows is read from the journal, and a notice would set the model to work once more.
+    Answered or not, whatever was said to it meanwhile: what follows is read from the journal, and a notice would set
+    the model to work once more.
     """
     if state.inferring or any(call.started for call in state.open_calls):
         return False
     held_back = any(q.kind == Kind.RESTART and q.closed is None for q in state.interactions.values())
-    return held_back or bool(_bound_calls(state)) or step.stage_end(state) is not None
+    return held_back or bool(_bound_calls(state)) or step.rested(state) or step.stage_end(state) is not None
 
 
 def _bound_calls(state: RunState) -> set[str]:

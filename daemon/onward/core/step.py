@@ -257,6 +257,11 @@ def _restart_question(state: RunState) -> Step | None:
     return Write((closed,))
 
 
+def rested(state: RunState) -> bool:
+    """Whether a run came to a checkpoint and has begun nothing since; a message overtakes the question, no work."""
+    return bool(_checkpoints(state)) and not state.attempts
+
+
 def stage_end(state: RunState) -> Step | None:
     """Return what the newest turn makes of its stage or of the run when it ended it, if nothing is owed.
 
