@@ -164,7 +164,7 @@ def render(turn: Turn, used_ids: set[str]) -> tuple[list[Block], list[Block], li
     for block in turn.content:
         if block.get("type") != "tool_use":
             if _is_sendable(block):
-                content.append(block)
+                content.append(_as_signed(block))
         elif placed < len(uses):
             content.append(uses[placed])
             placed += 1
@@ -215,9 +215,15 @@ def _is_sendable(block: Block) -> bool:
     if kind == "text":
         return _has_text(block.get("text"))
     if kind == "thinking":
-        # Signed text that a secret was masked in is no longer what was signed.
-        return isinstance(block.get("thinking"), str) and _has_text(block.get("signature")) and MARK not in str(block)
+        signed = isinstance(block.get("thinking"), str) and _has_text(block.get("signature"))
+        # Signed text that a secret was masked in is no longer what was signed. Old journals do not tell which.
+        return signed and not block.get("masked", MARK in str(block))
     return kind == "redacted_thinking" and _has_text(block.get("data"))
+
+
+def _as_signed(block: Block) -> Block:
+    """Return a block as the provider gave it."""
+    return {name: item for name, item in block.items() if name != "masked"} if "masked" in block else block
 
 
 def _has_text(value: object) -> bool:

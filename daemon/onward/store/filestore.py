@@ -83,7 +83,7 @@ class FileStore:
         return await anyio.to_thread.run_sync(self._walk)
 
     async def create(self, started: RunStarted) -> None:
-        body = self.secrets.mask(encode_body(started.to_json()))
+        body = self.secrets.mask_record(encode_body(started.to_json()))
         ts = stamp(self._clock.now())
         try:
             await anyio.to_thread.run_sync(self._give_birth, parse_run_id(started.run_id), body, ts)

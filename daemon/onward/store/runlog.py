@@ -70,7 +70,7 @@ class FileRunLog:
         blobs: dict[bytes, bytes] = {}
         while True:
             records = decide()
-            bodies = [self._secrets.mask(encode_body(record.to_json())) for record in records]
+            bodies = [self._secrets.mask_record(encode_body(record.to_json())) for record in records]
             if all(len(body) <= BLOB_BYTES or body in blobs for body in bodies):
                 break
             # Others write while a blob is written: what was decided before may not hold any more.

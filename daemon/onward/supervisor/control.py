@@ -155,7 +155,7 @@ class Control:
 
     def _as_written(self, answer: Json) -> Json:
         """Return an answer as it will stand in the journal, to be known again."""
-        written: Json = orjson.loads(self.store.secrets.mask(orjson.dumps(answer)))
+        written: Json = orjson.loads(self.store.secrets.mask_record(orjson.dumps({"answer": answer})))["answer"]
         return written
 
     def _enter_if_active(self, entry: Entry) -> None:

@@ -108,7 +108,7 @@ class MemoryRunLog:
         self._dead = self._dead or error
 
     def _bodies(self, records: Sequence[Record]) -> list[bytes]:
-        return [self._store.secrets.mask(encode_body(record.to_json())) for record in records]
+        return [self._store.secrets.mask_record(encode_body(record.to_json())) for record in records]
 
     def _check(self) -> None:
         if self._dead is not None:
@@ -182,7 +182,7 @@ class MemoryStore:
         if run_id in self.runs:
             raise Conflict(f"run {run_id} exists already")
         self.check_space()
-        line = seal(1, 0, stamp(self.clock.now()), self.secrets.mask(encode_body(started.to_json())))
+        line = seal(1, 0, stamp(self.clock.now()), self.secrets.mask_record(encode_body(started.to_json())))
         self.runs[run_id] = StoredRun(lines=[line], durable=1)
 
     async def open(self, run_id: str) -> MemoryRunLog:
