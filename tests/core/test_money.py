@@ -16,13 +16,25 @@ ESTIMATE = {"estimate": {"tokens": 1000, "cost_usd": 0.5}}
     [
         ([j.turn(1, j.text("x"), seen=3)], 15, 0.25),
         ([j.failed()], 0, 0.0),
+        ([j.failed() | {"charged": True}], 1000, 0.5),
+        ([j.failed() | {"charged": True}, j.revived()], 1000, 0.5),
         ([j.revived()], 1000, 0.5),
         ([j.draining()], 1000, 0.5),
         ([j.control("RunPaused")], 1000, 0.5),
         ([j.inferring() | ESTIMATE], 1000, 0.5),
         ([j.revived(), j.inferring() | ESTIMATE, j.turn(1, j.text("x"), seen=3)], 1015, 0.75),
     ],
-    ids=["answered", "failed", "crash", "drain", "pause", "asked again", "crash, then answered"],
+    ids=[
+        "answered",
+        "refused",
+        "broke off",
+        "broke off, then crash",
+        "crash",
+        "drain",
+        "pause",
+        "asked again",
+        "crash, then answered",
+    ],
 )
 def test_a_request_whose_end_is_unknown_is_charged_its_estimate(
     records: list[j.Json], tokens: int, cost_usd: float

@@ -1,5 +1,6 @@
 """The native loop: what it journals before it acts, when it stops, and what it does while it cannot go on."""
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,55 @@ async def test_a_large_output_is_kept_whole_beside_the_journal(tmp_path: Path) -
     assert len(done["result"].encode()) <= 64 * 1024
     kept = loop.store.runs["worker-1"].blobs[done["output_blob"]]
     assert len(kept) > len(done["result"])
+
+
+@dataclass
+class Breaking:
+    """A model whose every answer breaks off, at a price."""
+
+    asked: int = 0
+    provider, name, window_tokens = "scripted", "script", None
+
+    def estimate(self, _request: object) -> dict[str, float]:
+        return {"tokens": 1000, "cost_usd": 0.25}
+
+    async def infer(self, _request: object, _on_delta: object = None) -> Any:
+        self.asked += 1
+        raise ModelFailure(FailureClass.NETWORK, "it broke off", charged=True)
+
+
+def breaking(loop: Loop) -> Breaking:
+    model = Breaking()
+
+    async def load(_name: str) -> Any:
+        return model
+
+    loop._load_model = load  # type: ignore[method-assign]
+    return model
+
+
+async def test_requests_that_break_off_are_charged_until_the_budget_is_spent(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [], limits={"cost_usd": 0.6})
+    model = breaking(loop)
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks)
+        while not loop.over:
+            loop.clock.advance(120)
+            await anyio.wait_all_tasks_blocked()
+    assert (model.asked, loop.live.state.totals.cost_usd, loop.live.state.needs) == (3, 0.75, Needs.BUDGET)
+
+
+async def test_without_a_budget_requests_that_break_off_come_ever_more_rarely(tmp_path: Path) -> None:
+    """The run leaves memory and comes back by itself: an outage of hours does not end it, nor costs a fortune."""
+    loop = Loop(tmp_path, [])
+    model = breaking(loop)
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks)
+        while not loop.over:
+            loop.clock.advance(120)
+            await anyio.wait_all_tasks_blocked()
+    assert model.asked <= 10
+    parked = (await loop.records())[-1]
+    assert (parked["type"], parked["needs"], parked["retry_at"] > parked["ts"]) == ("RunParked", "network", True)

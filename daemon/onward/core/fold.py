@@ -139,7 +139,7 @@ def _message_added(state: RunState, line: Line) -> None:
 
 
 def _stop_inferring(state: RunState) -> None:
-    """A request whose end is not known is charged its estimate, so that no crash launders a budget."""
+    """A request whose end is not known, or that broke off, is charged its estimate: nothing launders a budget."""
     if state.inferring and state.estimate:
         state.totals.tokens_in += _count(state.estimate.get("tokens"))
         cost_usd = state.estimate.get("cost_usd")
@@ -162,6 +162,8 @@ def _inference_started(state: RunState, line: Line) -> None:
 
 
 def _inference_failed(state: RunState, line: Line) -> None:
+    if line.get("charged"):
+        _stop_inferring(state)
     state.inferring, state.estimate = False, None
     state.failures += 1
     state.last_failure = line["failure"]

@@ -103,7 +103,10 @@ class InferenceStarted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceFailed(Record):
-    """A model request brought no turn. `model` (`provider/name`) is not asked again before `retry_at` (UTC)."""
+    """A model request brought no turn. `model` (`provider/name`) is not asked again before `retry_at` (UTC).
+
+    `charged`: the provider may have worked on it, so that it counts as its estimate says.
+    """
 
     failure: str
     message: str
@@ -111,6 +114,7 @@ class InferenceFailed(Record):
     active_s: float
     model: str | None = None
     retry_at: str | None = None
+    charged: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

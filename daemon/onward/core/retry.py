@@ -7,6 +7,8 @@ from onward.core.vocabulary import Needs
 LONGEST_WAIT_S = 120.0
 """A run that has to wait longer is parked: it leaves memory and comes back by itself at the time."""
 LONGEST_RETRY_AFTER_S = 7 * 86_400.0
+LONGEST_CHARGED_S = 3600.0
+"""How far apart the requests come at last that cost money though they bring nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +46,23 @@ class RetryDecision:
     reason: str
 
 
-def after_failure(failure: str, failures: int, *, retry_after_s: float | None, jitter: float) -> RetryDecision:
+def after_failure(
+    failure: str, failures: int, *, charged: bool = False, retry_after_s: float | None, jitter: float
+) -> RetryDecision:
     """Decide when the same model may be asked again.
 
     Args:
         failure: The failure's class.
         failures: Failed requests since the newest turn, this one included.
+        charged: The provider may have worked on it, so each try costs: they come ever more rarely, whatever the class.
         retry_after_s: What the provider asked for; obeyed where it is longer than our own delay, up to seven days.
         jitter: A random number between 0 and 1, so that many runs do not ask in step.
     """
     row = _ROWS.get(failure, _UNKNOWN)
     if row.first_s is None:
         return RetryDecision(delay_s=None, needs=row.needs, reason=row.meaning)
-    own_s = min(row.longest_s, row.first_s * 2 ** min(failures - 1, 16)) * (0.5 + jitter / 2)
+    longest_s = max(row.longest_s, LONGEST_CHARGED_S) if charged else row.longest_s
+    own_s = min(longest_s, row.first_s * 2 ** min(failures - 1, 16)) * (0.5 + jitter / 2)
     asked_s = min(retry_after_s or 0.0, LONGEST_RETRY_AFTER_S)
     return RetryDecision(delay_s=max(own_s, asked_s), needs=row.needs, reason=row.meaning)
 

@@ -238,6 +238,7 @@ class NativeRun:
         decision = retry.after_failure(
             failure.failure,
             self.state.failures + 1,
+            charged=failure.charged,
             retry_after_s=failure.retry_after_s,
             jitter=self._ports.random.random(),
         )
@@ -248,6 +249,7 @@ class NativeRun:
             retryable=decision.delay_s is not None,
             model=model,
             retry_at=retry_at,
+            charged=failure.charged or None,
             active_s=self.active_s(),
         )
         parked = RunParked(by="daemon", reason=f"{decision.reason}: {failed.message}", needs=decision.needs)

@@ -29,15 +29,22 @@ class FailureClass(StrEnum):
 
 
 class ModelFailure(OnwardError):
-    """A model request brought no turn. `retry_after_s`: what the provider asked for, if it did (may be days)."""
+    """A model request brought no turn.
+
+    `retry_after_s`: what the provider asked for, if it did (may be days). `charged`: the provider may have worked on
+    it, so it is charged the request's estimate; a refusal, or a request that was never sent, costs nothing.
+    """
 
     code = "model-failure"
     http_status = 502
 
-    def __init__(self, failure: FailureClass, message: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, failure: FailureClass, message: str, retry_after_s: float | None = None, *, charged: bool = False
+    ) -> None:
         super().__init__(message)
         self.failure = failure
         self.retry_after_s = retry_after_s
+        self.charged = charged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

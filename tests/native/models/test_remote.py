@@ -47,6 +47,7 @@ async def test_every_refusal_has_its_class(kind: str, answer: Answer, expected: 
         async with connected(kind, fake) as model:
             failure = await failure_of(model)
         assert (failure.failure, len(fake.requests)) == (expected, 1), str(failure)
+        assert not failure.charged
         assert str(failure).startswith(f"{model.provider}/{model.name}: ")
 
 
@@ -108,7 +109,8 @@ async def test_half_a_stream_is_never_returned(kind: str, how: str, events: int)
     broken: dict[str, Any] = {how: events}
     with serving(in_order(Answer(blocks=ANSWER.blocks, **broken))) as fake:
         async with connected(kind, fake) as model:
-            assert (await failure_of(model)).failure is F.NETWORK
+            failure = await failure_of(model)
+    assert (failure.failure, failure.charged) == (F.NETWORK, True)
 
 
 @both
@@ -118,7 +120,7 @@ async def test_silence_is_a_failure_but_the_length_of_an_answer_is_not(kind: str
         async with connected(kind, fake, inactivity_s=0.1) as model:
             failure = await failure_of(model)
         assert fake.stalled.wait(30)
-    assert failure.failure is F.NETWORK
+    assert (failure.failure, failure.charged) == (F.NETWORK, True)
 
 
 @both
@@ -127,7 +129,7 @@ async def test_a_server_that_is_not_there_is_the_network(kind: str) -> None:
         pass
     async with connected(kind, fake) as model:
         failure = await failure_of(model)
-    assert failure.failure is F.NETWORK
+    assert (failure.failure, failure.charged) == (F.NETWORK, False)
     assert "refused" in str(failure) or "failed" in str(failure)
 
 

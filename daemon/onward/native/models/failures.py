@@ -33,12 +33,17 @@ NO_MONEY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What came instead of a turn. `status` None: no HTTP answer. `kind`: the names the body gives the error."""
+    """What came instead of a turn.
+
+    `status` None: no HTTP answer. `kind`: the names the body gives the error. `sent`: the request was on its way, and
+    nothing tells that the server refused it.
+    """
 
     status: int | None = None
     kind: str = ""
     message: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    sent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,23 +150,25 @@ class RemoteModel:
     async def _ask(self, request: ModelRequest, body: Json, on_delta: Callable[[str], None] | None) -> ModelTurn:
         dialect = self._connection.dialect
         collector = dialect.collector()
+        began = False
         try:
             client = await self._connection.client()
             async with aclosing(dialect.stream(client, body)) as events:
                 async for event in events:
                     if (piece := self._added(collector, event)) and on_delta is not None:
                         on_delta(clean(piece))
+                    began = began or collector.failed() is None
         except ModelFailure:
             raise
         except Exception as error:
             if (said := dialect.said(error)) is None:
                 raise
             # The chain is cut, because the SDK's own exception may show what the server echoed: the key.
-            raise self._failure(said) from None
+            raise self._failure(said, began) from None
         if (said := collector.failed()) is not None:
-            raise self._failure(said)
+            raise self._failure(said, began)
         if not collector.whole:
-            raise self._failure(Said(message="the stream ended before the answer was whole"))
+            raise self._failure(Said(message="the stream ended before the answer was whole", sent=True))
         return self._turn(request, collector)
 
     def _added(self, collector: Collector, event: Json) -> str | None:
@@ -174,7 +176,7 @@ class RemoteModel:
             return collector.add(event)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             text = f"the server sent what is no part of an answer ({type(error).__name__})"
-            raise self._failure(Said(status=200, message=text)) from error
+            raise self._failure(Said(status=200, message=text, sent=True)) from error
 
     def _turn(self, request: ModelRequest, collector: Collector) -> ModelTurn:
         content, usage = collector.content, collector.usage
@@ -208,14 +210,14 @@ class RemoteModel:
             self._refused.append(str(failure))
         return other
 
-    def _failure(self, said: Said) -> ModelFailure:
+    def _failure(self, said: Said, began: bool = False) -> ModelFailure:
         endpoint, dialect = self._connection.endpoint, self._connection.dialect
         failure = classify(dialect.failures, said)
         wait_s = retry_after_s(said.headers, self._connection.clock.now())
         if failure is FailureClass.RATE_LIMITED and wait_s:
             self._connection.gates[self.name] = self._connection.clock.monotonic() + min(wait_s, LONGEST_GATE_S)
         message = f"{self.provider}/{self.name}: {message_of(said, endpoint.secrets)}"
-        return ModelFailure(failure, message, wait_s)
+        return ModelFailure(failure, message, wait_s, charged=said.sent or began)
 
     def _check_gate(self) -> None:
         """Send nothing into a rate limit that another run has just met; the wait is this run's own and is journaled."""
@@ -240,7 +242,21 @@ def said_of(error: Exception, said_by: Callable[[object], tuple[str, str]]) -> S
         kind=kind,
         message=message or _cause(error),
         headers={name.lower(): value for name, value in items},
+        sent=response is None and _was_sent(error),
     )
+
+
+def _was_sent(error: BaseException | None) -> bool:
+    """Whether the network failed behind a request, and not before it."""
+    import httpx2
+
+    while error is not None:
+        if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError):
+            return False
+        if isinstance(error, httpx2.TransportError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _cause(error: BaseException) -> str:
