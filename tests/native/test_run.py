@@ -284,3 +284,20 @@ async def test_without_a_budget_requests_that_break_off_come_ever_more_rarely(tm
     assert model.asked <= 10
     parked = (await loop.records())[-1]
     assert (parked["type"], parked["needs"], parked["retry_at"] > parked["ts"]) == ("RunParked", "network", True)
+
+
+@pytest.mark.parametrize(("stop", "asked"), [("refusal", 1), ("length", 3)])
+async def test_a_model_that_brings_nothing_is_not_asked_for_ever(tmp_path: Path, stop: str, asked: int) -> None:
+    loop = Loop(tmp_path, [{"text": "x", "stop_reason": stop, "repeat": 100}])
+    records = await loop.carried_on()
+    assert len([record for record in records if record["type"] == "InferenceStarted"]) == asked
+    assert (records[-1]["type"], records[-1]["needs"]) == ("RunParked", Needs.HUMAN)
+
+
+async def test_a_limit_of_calls_bounds_a_turn_that_asks_for_more(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [asks(*(shell(f"echo {n}") for n in range(4)))], limits={"tool_calls": 1})
+    records = await loop.carried_on()
+    assert len(loop.processes.launched) == 1
+    outcomes = {r["call_id"]: r["outcome"] for r in records if r["type"] == "ToolCallDone"}
+    assert outcomes == {"t1c1": "ok", "t1c2": "not_started", "t1c3": "not_started", "t1c4": "not_started"}
+    assert (records[-1]["type"], records[-1]["needs"]) == ("RunParked", Needs.BUDGET)

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from onward.core.conversation import CallState
 from onward.core.interactions import Kind
 from onward.core.records import InteractionOpened
 from onward.core.state import RunState
+
+MAX_CALLS = 128
+"""Calls of one turn that are carried out; a turn that asks for more has gone astray."""
 
 
 def budget_reached(state: RunState, active_s: float) -> str | None:
@@ -21,6 +25,25 @@ def budget_reached(state: RunState, active_s: float) -> str | None:
         if limit is not None and value >= limit:
             return f"the limit {name} = {limit} is reached ({value:g} used)"
     return None
+
+
+def over_limit(state: RunState, calls: list[CallState], used: int) -> dict[str, str]:
+    """Return the calls of a batch that are too many, each with the limit that it would break. They never start.
+
+    Args:
+        state: The run's limits.
+        calls: The batch, in model order.
+        used: The tool calls of the run so far, those of this batch included that are not known to be too many.
+    """
+    waiting = [call for call in calls if call.outcome is None and not call.started]
+    places = {call.call_id for call in calls[:MAX_CALLS]}
+    over = {call.call_id: f"a turn has at most {MAX_CALLS} calls" for call in waiting if call.call_id not in places}
+    limit = state.limits.get("tool_calls")
+    if limit is not None:
+        fit = [call.call_id for call in waiting if call.call_id not in over]
+        excess = min(max(used - len(over) - int(limit), 0), len(fit))
+        over |= dict.fromkeys(fit[len(fit) - excess :], f"the limit tool_calls = {limit} is reached")
+    return over
 
 
 def budget_question(state: RunState, spent: str) -> InteractionOpened | None:

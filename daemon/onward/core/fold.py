@@ -9,13 +9,14 @@ from zlib import crc32
 
 from onward.core import status as states
 from onward.core.conversation import CallState, Turn
+from onward.core.fruitless import fruitless_after
 from onward.core.ids import MAX_TURN, is_call_id
 from onward.core.interactions import Interaction
 from onward.core.records import FOLD_VERSION, SCHEMA, problem_with
 from onward.core.stages import Visit
 from onward.core.state import Damage, RunState
 from onward.core.status import TERMINAL
-from onward.core.vocabulary import Needs, SettledBy, Source
+from onward.core.vocabulary import Needs, Outcome, SettledBy, Source
 from onward.errors import InternalError
 
 Line = dict[str, Any]
@@ -111,7 +112,7 @@ def _run_revived(state: RunState, line: Line) -> None:
     _stop_inferring(state)
     state.revived_by_hand = manual
     if manual:
-        state.cooling = {}  # a human says: try now
+        state.cooling, state.fruitless = {}, 0  # a human says: try now
         state.gap_since_turn = False  # a human saw the damage and chose to go on
         state.charged_revivals = state.stalled_revivals = 0
         if state.ledger.visits and state.ledger.visits[-1].to is None:
@@ -136,6 +137,8 @@ def _message_added(state: RunState, line: Line) -> None:
     state.conversation.add_message(line["seq"], line["content"])
     if line["source"] == Source.REVIVAL:
         state.told, state.untold = True, False
+    elif line["source"] != Source.SYSTEM:
+        state.fruitless = 0
 
 
 def _stop_inferring(state: RunState) -> None:
@@ -195,6 +198,7 @@ def _assistant_turn(state: RunState, line: Line) -> None:
     state.turn_seq = line["seq"]
     state.inferring = state.told = state.untold = state.rebooted = state.gap_since_turn = False
     state.attempts = state.failures = 0
+    state.fruitless = fruitless_after(state.fruitless, line["stop_reason"], content)
     state.retry_at = None
     state.totals.tokens_in += _count(line["usage"].get("input_tokens"))
     state.totals.tokens_out += _count(line["usage"].get("output_tokens"))
@@ -269,6 +273,8 @@ def _tool_call_done(state: RunState, line: Line) -> None:
         _progressed(state, line)
     if call is None or call.outcome is not None:
         return  # a late result of a call that is settled for ever: a note, never a second result
+    if line["settled_by"] == SettledBy.POLICY and line["outcome"] == Outcome.NOT_STARTED:
+        state.totals.tool_calls -= 1  # it was over a limit, and is not counted
     call.outcome, call.result, call.is_error = line["outcome"], line["result"], line["is_error"]
     call.ends_run, call.moves_to = line.get("ends_run"), line.get("moves_to")
     state.conversation.size_bytes += len(call.result)
@@ -290,7 +296,7 @@ def _run_resumed(state: RunState, line: Line) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason = state.needs = state.retry_at = None
     if line["by"] != "daemon":
-        state.cooling = {}  # a human says: try now
+        state.cooling, state.fruitless = {}, 0  # a human says: try now
 
 
 def _settings_changed(state: RunState, line: Line) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from onward.core.budget import over_limit
 from onward.core.conversation import CallState
 from onward.core.interactions import FIELD_TYPES, Interaction, Kind, as_text
 from onward.core.permissions import Permission, Then, grant_for, permitted
@@ -32,7 +33,13 @@ def look(state: RunState) -> Gates:
     """Look at every call of the newest batch that has not been handed over."""
     gates = Gates()
     opened = len(state.interactions)
+    over = over_limit(state, state.calls, state.totals.tool_calls)
     for call in state.open_calls:
+        if (limit := over.get(call.call_id)) is not None:
+            text = f"[error] not started: {limit}. It did not run and had no effect"
+            gates.records.append(_done(call, Outcome.NOT_STARTED, text, SettledBy.POLICY, limit))
+            gates.held.add(call.call_id)
+            continue
         if call.started or isinstance(call.arguments, str) or not state.allows(call.name):
             continue
         question = question_of(state, call)

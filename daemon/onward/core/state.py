@@ -79,6 +79,9 @@ class RunState:
     """Model requests since the newest turn; `failures` of them failed."""
     failures: int = 0
 
+    fruitless: int = 0
+    """Turns in a row that brought nothing, since somebody spoke to the run or resumed it; see `core.fruitless`."""
+
     claim: dict[str, Any] | None = None
     claims: int = 0
     drained: bool = False

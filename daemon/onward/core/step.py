@@ -9,6 +9,7 @@ from datetime import timedelta
 from onward.core import retry
 from onward.core.budget import budget_question, budget_reached
 from onward.core.conversation import CallState
+from onward.core.fruitless import given_up
 from onward.core.gates import callable_now, look
 from onward.core.interactions import Interaction, Kind
 from onward.core.records import (
@@ -183,6 +184,8 @@ def _active(state: RunState, now: str, active_s: float, workers: int, window_tok
         return Write(tuple(InteractionClosed(interaction_id=q.interaction_id, reason=reason) for q in stale))
     if spent:
         return Park(Needs.BUDGET, spent, question=budget_question(state, spent))
+    if (why := given_up(state.fruitless, state.turn.stop_reason if state.turn else "")) is not None:
+        return Park(Needs.HUMAN, why)
     if window_tokens is not None and state.conversation.size_bytes * TOKENS_PER_BYTE > window_tokens:
         return Park(Needs.DECISION, f"the conversation does not fit the model's window of {window_tokens} tokens")
     model = choose_model(state, now)

@@ -66,5 +66,7 @@ class Needs(StrEnum):
     NETWORK = "network"
     PROVIDER = "provider"
     BUDGET = "budget"
+    HUMAN = "human"
+    """Somebody who says something to it, or changes something, and resumes it."""
     NEWER_VERSION = "newer"
     DECISION = "damaged"

@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from onward.core import gates, retry, step
+from onward.core.budget import over_limit
 from onward.core.conversation import CallState
 from onward.core.records import (
     AssistantTurn,
@@ -227,8 +228,10 @@ class NativeRun:
                 return []  # it was paused or is to be cancelled: the answer counts for nothing
             if not calls:
                 return [turn]
-            if not (self._draining or gates.may_hold(state, [call.name for call in calls])):
-                first.extend(gates.callable_now([CallState(**call) for call in batch.calls], WORKERS))
+            states = [CallState(**call) for call in batch.calls]
+            over = over_limit(state, states, state.totals.tool_calls + len(states))
+            if not (self._draining or over or gates.may_hold(state, [call.name for call in calls])):
+                first.extend(gates.callable_now(states, WORKERS))
             return [turn, batch, *(ToolCallStarted(call_id=call.call_id) for call in first)]
 
         await self._recorder.act(decide)
