@@ -101,7 +101,7 @@ def test_a_turn_that_says_nothing_ends_the_run_too() -> None:
     assert ended.status == "completed"
 
 
-@pytest.mark.parametrize("stop_reason", ["max_tokens", "refusal", "pause_turn", "tool_use", "x_future"])
+@pytest.mark.parametrize("stop_reason", ["max_tokens", "pause_turn", "tool_use", "x_future"])
 def test_a_turn_that_was_cut_goes_on(stop_reason: str) -> None:
     """Only an end of the model's own is one."""
     assert step_after(j.turn(1, text("The ans"), seen=2, stop_reason=stop_reason)) == Infer(1, MODEL)

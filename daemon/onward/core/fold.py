@@ -172,7 +172,8 @@ def _inference_failed(state: RunState, line: Line) -> None:
     state.last_failure = line["failure"]
     state.totals.active_s = line["active_s"]
     if (retry_at := line.get("retry_at")) is not None:
-        state.cooling[line.get("model") or state.chain[0]] = retry_at
+        model = line.get("model") or state.chain[0]
+        state.cooling[model], state.cooling_since[model] = retry_at, str(line.get("ts", ""))
     if all(model in state.cooling for model in state.chain):
         state.retry_at = min(state.cooling[model] for model in state.chain)
 
@@ -364,6 +365,7 @@ def _cancel_requested(state: RunState, line: Line) -> None:
 def _run_parked(state: RunState, line: Line) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason, state.needs, state.retry_at = line["reason"], line["needs"], line.get("retry_at")
+    state.parked_at = str(line.get("ts", ""))
     if line["needs"] == Needs.DECISION:
         state.untold = state.untold or not (state.drained or state.told)
     state.drained = True

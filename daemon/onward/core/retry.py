@@ -1,7 +1,9 @@
 """What a failed model request means for its run: one table. Pure."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
+from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs
 
 LONGEST_WAIT_S = 120.0
@@ -9,6 +11,8 @@ LONGEST_WAIT_S = 120.0
 LONGEST_RETRY_AFTER_S = 7 * 86_400.0
 LONGEST_CHARGED_S = 3600.0
 """How far apart the requests come at last that cost money though they bring nothing."""
+CLOCK_STEP_S = 60.0
+"""A clock that was set back by less only makes a wait so much longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,25 @@ def after_failure(
     own_s = min(longest_s, row.first_s * 2 ** min(failures - 1, 16)) * (0.5 + jitter / 2)
     asked_s = min(retry_after_s or 0.0, LONGEST_RETRY_AFTER_S)
     return RetryDecision(delay_s=max(own_s, asked_s), needs=row.needs, reason=row.meaning)
+
+
+def due_at(retry_at: str, since: str, now: str) -> str:
+    """Return when a wait that the journal holds is over: never later than the policy could give.
+
+    Written in what is the future now, it tells of a clock that was set back: how long it lasted already is unknown, so
+    it is over.
+
+    Args:
+        retry_at: As it stands there.
+        since: When it was written.
+        now: The present time, by the same clock.
+    """
+    try:
+        written, moment = parse_stamp(since), parse_stamp(now)
+        longest = stamp(written + timedelta(seconds=LONGEST_RETRY_AFTER_S))
+    except (ValueError, OverflowError):
+        return now
+    return now if (written - moment).total_seconds() > CLOCK_STEP_S else min(retry_at, longest)
 
 
 def needs_of(failure: str | None) -> tuple[Needs, str]:

@@ -72,6 +72,9 @@ class RunState:
     """What the open model request is charged if its end is never known."""
     cooling: dict[str, str] = field(default_factory=dict)
     """Models that failed, and until when they are not asked."""
+    cooling_since: dict[str, str] = field(default_factory=dict)
+    """When that was written, for each of them; `parked_at` is when `retry_at` was."""
+    parked_at: str = ""
     last_failure: str | None = None
     cancel_by: str | None = None
     """Who asked for the run to be cancelled."""

@@ -21,7 +21,6 @@ from onward.core.records import (
     RunEnded,
     RunParked,
     RunPaused,
-    RunResumed,
 )
 from onward.core.stages import (
     Stage,
@@ -127,7 +126,6 @@ def written(decided: Step) -> tuple[Record, ...]:
             return ()
 
 
-CLOCK_TOLERANCE_S = 5.0
 TOKENS_PER_BYTE = 0.3
 """A cautious estimate over languages and code, used only to see that a request cannot fit."""
 
@@ -204,23 +202,25 @@ def _with_expiry(decided: Step, state: RunState, now: str) -> Step:
 
 def choose_model(state: RunState, now: str) -> str | None:
     """Return the first model of the chain that is not cooling down after a failure; None when all are."""
-    return next((model for model in state.chain if state.cooling.get(model, "") <= now), None)
+    return next((model for model in state.chain if _cooled_at(state, model, now) <= now), None)
 
 
-def set_back(state: RunState, now: str) -> bool:
-    """Whether the clock was set back since the newest record: times that the journal names may be far off."""
-    return seconds_between(now, state.updated_at) > CLOCK_TOLERANCE_S
+def _cooled_at(state: RunState, model: str, now: str) -> str:
+    cooling = state.cooling.get(model)
+    return "" if cooling is None else retry.due_at(cooling, state.cooling_since.get(model, ""), now)
 
 
-def tried_now() -> RunResumed:
-    """Return what ends all waiting for models: no wait is to be longer than it was meant."""
-    return RunResumed(by="clock", reason="the clock was set back: what was waited for is tried now")
+def may_enter(state: RunState, now: str) -> bool:
+    """Whether there is something to do: it is active, its parked time is over, or its cancel is to be carried on."""
+    if state.cancel_by is not None and state.status not in TERMINAL:
+        return True
+    if state.status is Status.PARKED and state.retry_at is not None:
+        return retry.due_at(state.retry_at, state.parked_at, now) <= now
+    return state.status is Status.ACTIVE
 
 
 def _wait(state: RunState, now: str) -> Step:
-    if set_back(state, now):
-        return Write((tried_now(),))
-    retry_at = min(state.cooling[model] for model in state.chain)
+    retry_at = min(_cooled_at(state, model, now) for model in state.chain)
     needs, meaning = retry.needs_of(state.last_failure)
     if seconds_between(now, retry_at) > retry.LONGEST_WAIT_S:
         return Park(needs, f"{meaning}; it is tried again at {retry_at}", retry_at)

@@ -46,7 +46,7 @@ from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slots
 from onward.supervisor.starting import request_hash, started
 from onward.supervisor.watching import News, follow
-from onward.supervisor.worker import Drain, Worker, seconds_until
+from onward.supervisor.worker import Drain, Worker
 
 log = structlog.get_logger()
 
@@ -413,7 +413,7 @@ class Supervisor:
         if entry.queued or entry.suspended is not None:
             return
         if entry.index.get("status") == Status.PARKED and entry.index.get("wake_at"):
-            self._admission.enqueue_in(entry, seconds_until(entry.index["wake_at"], self._clock))
+            self._admission.enqueue_in(entry, self._worker.woken_in(entry.index))
         elif entry.questions and entry.index.get("wake_at"):
             self._admission.enqueue_in(entry, self._worker.expiry_in(entry.index["wake_at"]))
 

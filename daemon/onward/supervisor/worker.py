@@ -15,11 +15,12 @@ from onward.core.daemon_facts import is_copy, was_elsewhere
 from onward.core.fold import NewerRecord
 from onward.core.ids import is_call_id
 from onward.core.plan import Verdict
-from onward.core.records import RunParked, RunQuarantined, RunResumed
+from onward.core.records import Json, RunParked, RunQuarantined, RunResumed
 from onward.core.replay import NotAJournal
+from onward.core.retry import due_at
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
-from onward.core.step import set_back, tried_now
+from onward.core.step import may_enter
 from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs
 from onward.errors import NotFound, StoreError, Unreadable
@@ -83,6 +84,11 @@ class Worker:
         """Return after how many seconds a question that expires at this time is looked at again."""
         return max(self.grace.left_s(), seconds_until(moment, self.clock))
 
+    def woken_in(self, index: Json) -> float:
+        """Return after how many seconds a parked run that was found on disk is looked at."""
+        now = stamp(self.clock.now())
+        return seconds_until(due_at(str(index["wake_at"]), str(index.get("updated_at")), now), self.clock)
+
     def _may_expire(self) -> bool:
         return self.grace.left_s() <= 0
 
@@ -127,7 +133,6 @@ class Worker:
 
     async def _enter(self, entry: Entry, live: LiveRun, slot: Slot, beside: Beside) -> None:
         state = live.state
-        clock_is_back = set_back(state, stamp(self.clock.now()))
         if self._is_elsewhere(entry, state) or not await self._goes_on(entry, live):
             self.report.count(state, None)
             return
@@ -140,8 +145,6 @@ class Worker:
             await self.sweep(live)
         if decided.verdict not in (Verdict.ENTER, Verdict.ASK) or self.drain.on:
             return
-        if clock_is_back and state.cooling:
-            await live.append(tried_now())
         if decided.revived is not None:
             log.info("run revived", cause=decided.revived.cause, settled=len(decided.settlements))
         faults.hit_of("run.enter", entry.run_id)
@@ -153,15 +156,15 @@ class Worker:
 
     def _is_elsewhere(self, entry: Entry, state: RunState) -> bool:
         """Hold a run back that was worked on in another place."""
-        may_enter = _may_enter(state, stamp(self.clock.now()))
-        if may_enter and is_copy(state, self.daemon_log.here, self.daemon_log.facts):
+        enters = may_enter(state, stamp(self.clock.now()))
+        if enters and is_copy(state, self.daemon_log.here, self.daemon_log.facts):
             entry.held = ELSEWHERE
             self.report.add("held", entry.run_id, ELSEWHERE)
         return entry.held is not None
 
     async def _goes_on(self, entry: Entry, live: LiveRun) -> bool:
         state = live.state
-        if self.drain.on or not _may_enter(state, stamp(self.clock.now())):
+        if self.drain.on or not may_enter(state, stamp(self.clock.now())):
             return False
         if state.cancel_by is not None:
             return True
@@ -329,15 +332,6 @@ def seconds_until(moment: str, clock: Clock) -> float:
 def _changed(entry: Entry) -> None:
     if entry.loaded is not None:
         entry.loaded.index_dirty = True
-
-
-def _may_enter(state: RunState, now: str) -> bool:
-    """Whether there is something to do: it is active, its parked time is over, or its cancel is to be carried on."""
-    if state.cancel_by is not None and state.status not in TERMINAL:
-        return True
-    due = state.retry_at is not None and (state.retry_at <= now or set_back(state, now))
-    due = due and state.status is Status.PARKED
-    return due or state.status is Status.ACTIVE
 
 
 def _causes(error: BaseException) -> list[BaseException]:
