@@ -240,9 +240,10 @@ class Breaking:
 
     asked: int = 0
     provider, name, window_tokens = "scripted", "script", None
+    price: float | None = 0.25
 
     def estimate(self, _request: object) -> dict[str, float]:
-        return {"tokens": 1000, "cost_usd": 0.25}
+        return {"tokens": 1000} | ({} if self.price is None else {"cost_usd": self.price})
 
     async def infer(self, _request: object, _on_delta: object = None) -> Any:
         self.asked += 1
@@ -301,3 +302,25 @@ async def test_a_limit_of_calls_bounds_a_turn_that_asks_for_more(tmp_path: Path)
     outcomes = {r["call_id"]: r["outcome"] for r in records if r["type"] == "ToolCallDone"}
     assert outcomes == {"t1c1": "ok", "t1c2": "not_started", "t1c3": "not_started", "t1c4": "not_started"}
     assert (records[-1]["type"], records[-1]["needs"]) == ("RunParked", Needs.BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("limits", "price", "asked"),
+    [({"cost_usd": 5.0}, None, 0), ({"cost_usd": 5.0}, 0.0, 1), ({"turns": 9}, None, 1)],
+    ids=["a limit that nobody can keep", "a free model", "no limit of cost"],
+)
+async def test_a_limit_of_cost_is_kept_by_not_asking_a_model_without_a_price(
+    tmp_path: Path, limits: Json, price: float | None, asked: int
+) -> None:
+    """The run waits for somebody who says the price, and is told how."""
+    loop = Loop(tmp_path, [], limits=limits)
+    model = breaking(loop)
+    model.price = price
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        run = await loop.begin(tasks)
+        await anyio.wait_all_tasks_blocked()
+        run.drain(leave_running=True)
+    last = (await loop.records())[-1]
+    assert (model.asked, last.get("needs")) == (asked, None if asked else Needs.HUMAN)
+    assert asked or '[prices."scripted/script"]' in last["reason"]

@@ -1,5 +1,6 @@
 """The limits of a run: which one is reached, and the question to extend it. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from onward.core.conversation import CallState
@@ -25,6 +26,17 @@ def budget_reached(state: RunState, active_s: float) -> str | None:
         if limit is not None and value >= limit:
             return f"the limit {name} = {limit} is reached ({value:g} used)"
     return None
+
+
+def unpriced(limits: Mapping[str, Any], model: str, estimate: Mapping[str, float]) -> str | None:
+    """Say why a model may not be asked under a limit of cost: nobody knows what it costs. None: it may."""
+    limit = limits.get("cost_usd")
+    if limit is None or not estimate or "cost_usd" in estimate:
+        return None
+    remedy = (
+        f'say it in onward.toml, [prices."{model}"], input = 0.0 and output = 0.0 if it is free, then resume the run'
+    )
+    return f"the limit cost_usd = {limit} cannot be kept, for the price of {model} is not known: {remedy}"
 
 
 def over_limit(state: RunState, calls: list[CallState], used: int) -> dict[str, str]:

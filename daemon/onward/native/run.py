@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from onward.core import gates, retry, step
-from onward.core.budget import over_limit
+from onward.core.budget import over_limit, unpriced
 from onward.core.conversation import CallState
 from onward.core.records import (
     AssistantTurn,
@@ -28,6 +28,7 @@ from onward.core.state import RunState
 from onward.core.status import Status
 from onward.core.text import clean_json, excerpt
 from onward.core.times import parse_stamp, stamp
+from onward.core.vocabulary import Needs
 from onward.native.calls import calls_in
 from onward.native.ports import Recorder, RunPorts
 from onward.native.running import RunningCalls
@@ -166,12 +167,17 @@ class NativeRun:
         self._window_tokens = model.window_tokens
         state = self.state
         request, before = self._request(model), state.seq
+        estimate = model.estimate(request)
+        if (why := unpriced(state.limits, name, estimate)) is not None:
+            parked = RunParked(by="daemon", reason=why, needs=Needs.HUMAN)
+            await self._recorder.act(lambda: [] if self._interrupted() else [parked])
+            return
         started = InferenceStarted(
             attempt=attempt,
             provider=model.provider,
             model=model.name,
             active_s=self.active_s(),
-            estimate=model.estimate(request) or None,
+            estimate=estimate or None,
         )
         await self._recorder.write(lambda: [] if self._interrupted() else [started])
         seen = state.seq

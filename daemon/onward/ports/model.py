@@ -89,7 +89,10 @@ class Model(Protocol):
         ...
 
     def estimate(self, request: ModelRequest) -> dict[str, float]:
-        """Return a cautious estimate of what the request will use: `tokens`, `cost_usd`. Charged if no end is known."""
+        """Return a cautious estimate of what the request will use: `tokens`, `cost_usd`. Charged if no end is known.
+
+        Where the price is not known `cost_usd` is absent; where nothing is used at all the estimate is empty.
+        """
         ...
 
     async def infer(self, request: ModelRequest, on_delta: Callable[[str], None] | None = None) -> ModelTurn:

@@ -65,9 +65,13 @@ def prompt_tokens(request: ModelRequest) -> int:
 
 
 def estimate(request: ModelRequest, price: Price | None) -> dict[str, float]:
-    """Return what a request will use, cautiously: its prompt, read without cache, and a long answer."""
+    """Return what a request will use, cautiously: its prompt, read without cache, and a long answer.
+
+    Without a price there is no `cost_usd`.
+    """
     usage = {"input_tokens": prompt_tokens(request), "output_tokens": ESTIMATED_OUTPUT}
-    return {"tokens": sum(usage.values()), "cost_usd": cost_usd(usage, price)}
+    tokens: dict[str, float] = {"tokens": sum(usage.values())}
+    return tokens if price is None else {**tokens, "cost_usd": cost_usd(usage, price)}
 
 
 def _else(value: float | None, other: float) -> float:
