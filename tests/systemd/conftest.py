@@ -20,9 +20,11 @@ def opt() -> Iterator[Path]:
         pytest.skip("there is no Python of this version outside of home directories, for a service to run")
     made = Path(tempfile.mkdtemp(prefix="onward-opt-"))
     made.chmod(0o755)
-    installed.build(made)
-    yield made
-    shutil.rmtree(made)
+    try:
+        installed.build(made)
+        yield made
+    finally:
+        shutil.rmtree(made)
 
 
 @pytest.fixture

@@ -37,7 +37,6 @@ def test_what_a_lost_command_leaves_behind_is_ended_by_its_cgroup(up: Service) -
 
 @pytest.fixture
 def few_tasks(units: Path) -> None:
-    (units / "onward.service.d").mkdir()
     (units / "onward.service.d/few.conf").write_text(f"[Service]\nTasksMax={TASKS}\n")
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from onward.core.daemon_facts import CRASH_LOOP
 from tests.support import until
 from tests.systemd.service import Service
 from tests.systemd.world import RUNS, World
@@ -77,3 +78,22 @@ def test_a_daemon_whose_loop_is_blocked_is_ended_by_the_watchdog_with_its_stacks
     assert "Watchdog timeout" in said
     assert "Fatal Python error: Aborted" in said
     assert "sitecustomize.py" in said.partition("Fatal Python error")[2]
+
+
+def test_a_crash_loop_ends_in_a_daemon_that_holds_all_runs_and_not_in_a_dead_unit(up: Service) -> None:
+    world = World(up)
+    world.start_all()
+    world.until_in_first_batch()
+    for _ in range(CRASH_LOOP):
+        # Else a run that is just being read would be blamed for it.
+        until(lambda: up.get("/v1/daemon").body["recovery"]["done"], 60)
+        before = up.pid
+        up.systemctl("kill", "--kill-whom=main", "-s", "KILL", "onward.service")
+        up.until_back(but=before)
+    assert "crash-loop" in up.get("/v1/daemon").body["hold"]["reasons"]
+    assert up.machine.property("ActiveState") == "active"
+    up.machine.run("/opt/onward/current/bin/onward", "release", "--all")
+    world.let_go()
+    world.until_ended()
+    assert world.problems() == []
+    assert world.outcomes() == SURVIVED

@@ -1,5 +1,7 @@
 """Stop, restart and shutdown: only a restart leaves commands to the next daemon, and none is ended without a record."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.crash.scenario import Turn, bump, turn
@@ -46,7 +48,7 @@ def test_a_restart_leaves_commands_running_and_their_tmp_intact(up: Service) -> 
     assert up.show(files)["revivals"]["attempts"] == 0
 
 
-@pytest.mark.parametrize("way", ["stop", "poweroff"])
+@pytest.mark.parametrize("way", ["stop", "down", "poweroff"])
 def test_a_stop_ends_commands_and_records_how(up: Service, way: str) -> None:
     """Those that obey at once, a stubborn one after its grace; and at the next start all runs go on by themselves."""
     world = World(up)
@@ -54,8 +56,8 @@ def test_a_stop_ends_commands_and_records_how(up: Service, way: str) -> None:
     world.start_all(RUNS - 1)
     world.until_in_first_batch()
     until((up.workspace / "stubborn").exists)
-    if way == "stop":
-        up.systemctl("stop", "onward.service")
+    if way != "poweroff":
+        STOPS[way](up)
         assert commands(up) == []
         assert up.machine.property("Result") == "success"
         check_recorded(up, world)
@@ -78,11 +80,12 @@ def check_recorded(up: Service, world: World) -> None:
         assert (done["call_id"], done["outcome"], done["settled_by"]) == ("t1c1", "interrupted", "tool")
 
 
-def test_a_signal_that_systemd_did_not_send_leaves_commands_running(up: Service) -> None:
+@pytest.mark.parametrize("way", ["kill", "down --leave-running"])
+def test_other_ends_of_the_daemon_leave_commands_running(up: Service, way: str) -> None:
     world = World(up)
     world.start_all(1)
     world.until_in_first_batch()
-    up.machine.run("kill", "-TERM", str(up.pid))
+    STOPS[way](up)
     until(lambda: up.machine.property("ActiveState") == "inactive", 60)
     assert commands(up) != []
     up.systemctl("start", "onward.service")
@@ -90,3 +93,15 @@ def test_a_signal_that_systemd_did_not_send_leaves_commands_running(up: Service)
     world.until_ended()
     assert world.problems() == []
     assert "interrupted by tool" not in world.outcomes()
+
+
+def onward(up: Service, *words: str) -> object:
+    return up.machine.run("/opt/onward/current/bin/onward", *words)
+
+
+STOPS: dict[str, Callable[[Service], object]] = {
+    "stop": lambda up: up.systemctl("stop", "onward.service"),
+    "down": lambda up: onward(up, "down"),
+    "down --leave-running": lambda up: onward(up, "down", "--leave-running"),
+    "kill": lambda up: up.machine.run("kill", "-TERM", str(up.pid)),
+}

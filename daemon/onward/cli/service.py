@@ -170,7 +170,8 @@ def _user_name() -> str:
 
 
 def _escaped(path: Path) -> str:
-    return str(path).strip("/").replace("/", "-") or "root"
+    # As systemd-escape(1): no two directories share a file.
+    return str(path).strip("/").replace("-", r"\x2d").replace("/", "-") or "-"
 
 
 def _do(*command: str, check: bool = True) -> str:
