@@ -15,7 +15,6 @@ import structlog
 
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
-from onward.config.documents import Problem
 from onward.core.daemon_facts import COPY, StartDecision
 from onward.core.fold import BadRecord, NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
@@ -279,7 +278,8 @@ class Supervisor:
             {"name": name, "kind": agent.kind, "description": agent.description, "model": agent.model}
             for name, agent in sorted(found.items())
         ]
-        return {"agents": shown, "default": self._default_agent, "problems": [_problem(item) for item in problems]}
+        told = [problem.to_json() for problem in problems]
+        return {"agents": shown, "default": self._default_agent, "problems": told}
 
     async def reload(self) -> Json:
         await self._configuration.reload()
@@ -477,10 +477,6 @@ class Supervisor:
             await self._admission.drained()
         if self._admission.working:
             log.warning("not all runs came to rest in time", working=self._admission.working)
-
-
-def _problem(problem: Problem) -> Json:
-    return {"file": str(problem.file), "line": problem.line, "what": problem.what, "remedy": problem.remedy}
 
 
 def _first_index(record: Json) -> Json:
