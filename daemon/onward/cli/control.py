@@ -10,12 +10,12 @@ from typing import Any
 
 from onward.cli.client import Client, NoDaemon, TimedOut
 from onward.cli.holding import show_hold, what_to_do
+from onward.cli.log_file import log_file, open_log
 from onward.cli.terminal import line, out, out_json, paint, say
 from onward.errors import BadConfiguration, OnwardError, Unreachable
 
 START_S = 60.0
 STOP_S = 90.0
-LOG_BYTES = 1 << 20
 LOG_LINES = 15
 _PAUSE_S = 0.03
 _NO_DAEMON = 3
@@ -45,6 +45,7 @@ def ensure_daemon() -> tuple[Client, bool]:
     Raises:
         BadConfiguration: The settings are wrong.
         DidNotStart: It ended at once.
+        Unreadable: Its log cannot be written.
         Unreachable: It is not ready in a minute.
     """
     client = Client()
@@ -55,13 +56,13 @@ def ensure_daemon() -> tuple[Client, bool]:
 
     places = find_places()
     socket = load_settings(places).apply(places).socket
-    log = places.runs_dir.parent / "daemon.log"
+    log = log_file()
     return _await_ready(Client(socket), _spawn(log), log), True
 
 
 def _spawn(log: Path) -> "subprocess.Popen[bytes]":
     """Start the daemon in a session of its own, with nothing of this terminal."""
-    fd = _open_log(log)
+    fd = open_log(log)
     try:
         return subprocess.Popen(
             [sys.executable, "-m", "onward", "daemon"],
@@ -80,16 +81,6 @@ def _absolute(variable: str) -> dict[str, str]:
     # The daemon's directory is /, so that it keeps none from being unmounted.
     value = os.environ.get(variable)
     return {variable: os.path.abspath(os.path.expanduser(value))} if value else {}
-
-
-def _open_log(log: Path) -> int:
-    for part in reversed([p for p in (log.parent, *log.parent.parents) if not p.exists()]):
-        part.mkdir(mode=0o700, exist_ok=True)
-    if log.exists() and log.stat().st_size > LOG_BYTES:
-        log.replace(log.with_suffix(".log.1"))
-    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    os.fchmod(fd, 0o600)
-    return fd
 
 
 def _await_ready(client: Client, child: "subprocess.Popen[bytes] | None", log: Path | None) -> Client:
