@@ -7,7 +7,8 @@ from onward.core import fold
 from onward.core.inspection import by_hand, judge, refusals, revive_refused
 from onward.core.plan import Policy, Verdict, plan
 from onward.core.state import RunState
-from onward.core.step import End, Infer, Rest, WaitUntil, Write
+from onward.core.step import End, Infer, Park, Rest, WaitUntil, Write
+from onward.core.vocabulary import Needs
 from onward.testing.strict import check_request
 from tests.core import journals as j
 from tests.core.acting import Daemon, as_line, evidence, histories
@@ -26,22 +27,31 @@ def to_the_end(daemon: Daemon) -> None:
         assert check_request(daemon.state.conversation.request()) == []
         if daemon.state.status in ENDS:
             return
-        step = daemon._next()
-        if any(call.started for call in daemon.state.open_calls):
-            daemon.act("finish", 1)
-        elif isinstance(step, Infer):
-            daemon.write(j.inferring(step.attempt))
-            daemon.write(j.turn(daemon.state.turns + 1, text("done"), seen=daemon.state.seq))
-        elif isinstance(step, WaitUntil):
-            daemon.write(j.control("RunResumed"))
-        elif isinstance(step, Rest):
-            for record in by_hand(daemon.state, "anna"):
-                daemon.write(record.to_json())
-        elif isinstance(step, End):
-            daemon.write(j.ended(str(step.status), result=step.result))
-        else:
-            daemon.act("write" if isinstance(step, Write) else "go_on", 0)
+        one_step(daemon)
     raise AssertionError(f"after {STEPS} steps the run is {daemon.state.status}: {daemon._next()}")
+
+
+def one_step(daemon: Daemon) -> None:
+    """Carry out what is next; who is asked to say something says it."""
+    step = daemon._next()
+    if any(call.started for call in daemon.state.open_calls):
+        daemon.act("finish", 1)
+    elif isinstance(step, Infer):
+        daemon.write(j.inferring(step.attempt))
+        daemon.write(j.turn(daemon.state.turns + 1, text("done"), seen=daemon.state.seq))
+    elif isinstance(step, WaitUntil):
+        daemon.write(j.control("RunResumed"))
+    elif isinstance(step, Rest):
+        for record in by_hand(daemon.state, "anna"):
+            daemon.write(record.to_json())
+    elif isinstance(step, Park):
+        daemon.act("write", 0)
+        if step.needs == Needs.HUMAN:
+            daemon.write(j.said(f"go on, {len(daemon.records)}"))
+    elif isinstance(step, End):
+        daemon.write(j.ended(str(step.status), result=step.result))
+    else:
+        daemon.act("write" if isinstance(step, Write) else "go_on", 0)
 
 
 @many

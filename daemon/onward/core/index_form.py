@@ -43,7 +43,7 @@ _INDEX: Form = {
     "error": _TEXT,
     "result": _TEXT,
     "damage": int,
-    "suspect": bool,
+    "suspect": (bool, None),
     "idempotency_key": _TEXT,
     "journal": {"seq": int, "bytes": int, "checkpoint_offset": (int, None)},
 }
