@@ -14,7 +14,7 @@ from onward.core.inspection import by_hand, revive_refused
 from onward.core.plan import Evidence, Found, Policy, RecoveryPlan, plan, unbatched_calls
 from onward.core.records import Record, RunParked, ToolCallDone
 from onward.core.state import RunState
-from onward.core.step import End, Infer, Park, Rest, RunCalls, WaitForHuman, Write, next_step
+from onward.core.step import End, Infer, Park, Rest, RunCalls, WaitForHuman, Write, next_step, written
 from onward.core.vocabulary import Outcome, SettledBy
 from tests.core import journals as j
 from tests.core.journals import Json
@@ -83,6 +83,8 @@ class Daemon:
             self._write(n)
         elif isinstance(step, WaitForHuman):
             self._reply(n)
+        elif isinstance(step, Park):
+            self._park(step)
         elif isinstance(step, Rest) and n % 2:
             self._control(n)
         elif isinstance(step, End) and n % 4 == 0:
@@ -90,6 +92,10 @@ class Daemon:
 
     def _next(self) -> Any:
         return next_step(self.state, now=NOW, active_s=0.0, workers=3)
+
+    def _park(self, step: Park) -> None:
+        for record in written(step):
+            self.write(record.to_json())
 
     def _say(self, n: int) -> None:
         if self.state.status not in ENDED:

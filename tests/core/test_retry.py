@@ -84,8 +84,9 @@ def at(ts: str, *records: Json) -> list[Json]:
         (at(WRITTEN, j.failed(RETRY_AT)), Infer),
         (at(WRITTEN, j.failed(RETRY_AT), j.parked("provider", retry_at=RETRY_AT)), Rest),
         ([*at(WRITTEN, j.failed(RETRY_AT)), *at(BACK, j.claimed(epoch=2))], Infer),
+        ([*at(WRITTEN, j.failed(RETRY_AT), j.parked("provider", retry_at=RETRY_AT)), *at(BACK, j.said("well?"))], Rest),
     ],
-    ids=["cooling", "parked", "cooling, and entered since"],
+    ids=["cooling", "parked", "cooling, and entered since", "parked, and spoken to since"],
 )
 def test_a_clock_that_was_set_back_keeps_no_run_waiting(records: list[Json], expected: type) -> None:
     state = j.fold_all([j.started(), j.claimed(), *at(WRITTEN, j.inferring()), *records])
