@@ -134,7 +134,9 @@ def test_a_mistake_in_the_environment_is_said_with_its_name(
 
 
 def test_a_mistake_in_a_flag_is_said_with_its_name(places: Places) -> None:
-    assert refusal(places, **{"daemon.entry_rate": -1}).startswith("--entry-rate: Input should be greater than 0")
+    assert refusal(places, **{"daemon.entry_rate": -1}).startswith(
+        "--entry-rate: Input should be greater than or equal to 0.001"
+    )
 
 
 def test_all_mistakes_are_said_at_once(places: Places) -> None:

@@ -42,3 +42,48 @@ async def test_shrinking_can_be_taken_back_before_it_has_happened() -> None:
     for _ in range(4):
         slots.release()
     assert await taken(slots, 9) == 4
+
+
+async def test_who_goes_while_waiting_takes_nothing_along() -> None:
+    """Neither a place in the line nor a slot that was given to it just then."""
+    slots = Slots(1)
+    await slots.acquire()
+
+    async def use() -> None:
+        await slots.acquire()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            slots.release()
+
+    async with anyio.create_task_group() as gone:
+        gone.start_soon(use)
+        gone.start_soon(use)
+        await anyio.wait_all_tasks_blocked()
+        slots.release()  # given to the first, who is cancelled before it can go on
+        gone.cancel_scope.cancel()
+    assert await taken(slots, 9) == 1
+
+
+async def test_the_number_of_slots_costs_nothing() -> None:
+    slots = Slots(10**9)
+    slots.resize(1)
+    slots.resize(10**12)
+    assert await taken(slots, 9) == 9
+
+
+async def test_slots_are_given_in_the_order_in_which_they_were_asked_for() -> None:
+    slots, order = Slots(1), list[int]()
+    await slots.acquire()
+
+    async def take(number: int) -> None:
+        await slots.acquire()
+        order.append(number)
+        slots.release()
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(3):
+            tasks.start_soon(take, number)
+        await anyio.wait_all_tasks_blocked()
+        slots.release()
+    assert order == [0, 1, 2]

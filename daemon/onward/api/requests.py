@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from onward.config.numbers import Count, CountOrNone, Dollars
 from onward.core.ids import RunId, parse_run_id
 from onward.core.status import Status
 from onward.errors import BadRequest
@@ -36,7 +37,7 @@ class StartRun(BaseModel):
 
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[!-~]+$")]
 """An Idempotency-Key."""
-More = Annotated[int, Field(gt=0, le=10**15)] | Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+More = Count | Dollars
 
 
 class SendMessage(BaseModel):
@@ -71,7 +72,7 @@ class Revive(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    max_revivals: Annotated[int, Field(ge=0)] | None = None
+    max_revivals: CountOrNone | None = None
     """Refuse when it was revived so often already; None: never."""
 
 

@@ -41,7 +41,7 @@ def check(target: str | None, *, as_json: bool) -> int:
     problems = list(problems_of(places, files, whole=target is None))
     for problem in problems:
         if as_json:
-            out_json(_shown(problem))
+            out_json(problem.to_json())
         else:
             out(paint(line(problem, 1000), "bad"))
     if not problems:
@@ -113,8 +113,4 @@ def _offline() -> Json:
         {"name": name, "kind": agent.kind, "description": agent.description, "model": agent.model}
         for name, agent in sorted(found.items())
     ]
-    return {"agents": shown, "problems": [_shown(problem) for problem in problems]}
-
-
-def _shown(problem: Problem) -> Json:
-    return {"file": str(problem.file), "line": problem.line, "what": problem.what, "remedy": problem.remedy}
+    return {"agents": shown, "problems": [problem.to_json() for problem in problems]}

@@ -4,13 +4,14 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from onward.config.documents import Keys, Problem, dotted, line_of, nearest, parse, problems_of
 from onward.config.mcp import McpServer, ServerName
+from onward.config.numbers import Count, CountOrNone, Dollars, Seconds
 from onward.config.places import shipped
 from onward.config.stages import (
     TOOLS,
@@ -31,9 +32,6 @@ NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
 # Refused by name: ignoring what somebody wrote down to bound a run would widen it silently.
 UNSUPPORTED = frozenset({"transport", "chain", "watchdog"})
 
-Count = Annotated[int, Field(ge=1)]
-Duration = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
 
 class Limits(BaseModel):
     """What bounds a run. None does not limit."""
@@ -44,15 +42,15 @@ class Limits(BaseModel):
     """Answers of the model."""
     tokens: Count | None = None
     """Tokens of all requests and answers."""
-    cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    cost_usd: Dollars | None = None
     """US dollars for all requests."""
     tool_calls: Count | None = None
     """Tool calls of the whole run."""
-    active_s: Duration | None = None
+    active_s: Seconds | None = None
     """Seconds of wall clock while the run is active."""
-    call_deadline_s: Duration | None = 600.0
+    call_deadline_s: Seconds | None = 600.0
     """Seconds for one tool call; 600 where a definition says nothing, so that no command hangs a run for ever."""
-    max_revivals: Annotated[int, Field(ge=0)] | None = None
+    max_revivals: CountOrNone | None = None
     """How often the run is brought back after a crash or reboot; 0 never."""
     max_stalled_revivals: Count = 3
     """How many of them in a row may bring no progress before the run is quarantined."""
@@ -83,7 +81,7 @@ class AgentDefinition(BaseModel):
     """Rules by tool; the first that matches decides, a tool without rules is allowed."""
     stages: tuple[StageDefinition, ...] = ()
     """What the run goes through, the first one first. None: it is one conversation to the end."""
-    question_expires_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    question_expires_s: Seconds | None = None
     """After so many seconds a question counts as denied. None: it waits, however long it takes."""
     limits: Limits = Limits()
 

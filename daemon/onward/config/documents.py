@@ -10,6 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from onward.core.text import clean
+
+MAX_SHOWN_BITS = 256
+
 Keys = tuple[str | int, ...]
 
 _HEADER = re.compile(r"^\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?$")
@@ -28,7 +32,12 @@ class Problem:
 
     def __str__(self) -> str:
         where = str(self.file) if self.line is None else f"{self.file}:{self.line}"
-        return f"{where}: {self.what}; {self.remedy}"
+        return clean(f"{where}: {self.what}; {self.remedy}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as clients are told of it: names of files may be no text, but this is."""
+        told = {"file": clean(str(self.file)), "line": self.line}
+        return told | {"what": clean(self.what), "remedy": clean(self.remedy)}
 
 
 def parse(file: Path, text: str) -> dict[str, Any] | Problem:
@@ -40,6 +49,10 @@ def parse(file: Path, text: str) -> dict[str, Any] | Problem:
         at = _AT_LINE.search(message)
         line = int(at[1]) if at and at[1] else text.count("\n") + 1
         return Problem(file=file, line=line, what=f"not TOML: {_AT_LINE.sub('', message)}", remedy="correct this line")
+    except RecursionError:
+        return Problem(file=file, what="nested too deeply", remedy="nothing here needs brackets in that many brackets")
+    except ValueError as error:  # a number with thousands of digits
+        return Problem(file=file, what=f"it holds a value that cannot be read: {error}", remedy="correct it")
 
 
 def line_of(text: str, keys: Keys) -> int | None:
@@ -87,7 +100,9 @@ def said(item: Mapping[str, Any]) -> str:
     value = item["input"]
     if any("key" in str(part) for part in item["loc"]):
         return message
-    return f"{message} (it is {value!r})" if isinstance(value, str | int | float | bool) else message
+    # Of a number that is too long to be shown nothing is: Python refuses to write its digits.
+    shown = isinstance(value, str | float) or (isinstance(value, int) and value.bit_length() <= MAX_SHOWN_BITS)
+    return f"{message} (it is {value!r})" if shown else message
 
 
 def _dotted(text: str) -> tuple[str, ...]:

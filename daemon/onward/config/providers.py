@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from onward.config.numbers import Count, DollarsOrNone, Seconds
 from onward.config.places import shipped
 from onward.config.trusted import read_shipped, read_trusted
 from onward.errors import BadConfiguration, OnwardError, Unreadable
@@ -27,9 +28,6 @@ KEY_REMEDY = (
 )
 
 OrNone = BeforeValidator(lambda value: None if value in ("", 0) else value)
-Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
 
 
 class NoKey(OnwardError):
@@ -56,7 +54,7 @@ class ProviderSettings(BaseModel):
     """The environment variable that holds the key."""
     api_key_file: Annotated[Path | None, OrNone] = None
     """The file that holds the key; goes before the variable."""
-    concurrency: Count = 16
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 16
     """How many requests are out at the same time."""
     connect_s: Seconds = 10.0
     """How many seconds a connection may take."""
@@ -91,19 +89,19 @@ class PriceSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input: Dollars
+    input: DollarsOrNone
     """A million tokens of the prompt."""
-    output: Dollars
+    output: DollarsOrNone
     """A million tokens of the answer."""
-    cache_read: Dollars | None = None
+    cache_read: DollarsOrNone | None = None
     """A million tokens read from the cache. None: as input."""
-    cache_write: Dollars | None = None
+    cache_write: DollarsOrNone | None = None
     """A million tokens written to the cache. None: as input."""
     long_from: Count | None = None
     """From how many tokens on a prompt is a long one."""
-    long_input: Dollars = 1.0
+    long_input: DollarsOrNone = 1.0
     """How many times as much a long prompt costs."""
-    long_output: Dollars = 1.0
+    long_output: DollarsOrNone = 1.0
     """How many times as much the answer to a long prompt costs."""
     window_tokens: Count | None = None
     """The context window."""

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from onward.config.agents import NAME
 from onward.config.documents import Problem, line_of, nearest, parse, problems_of, said
 from onward.config.notify import NotifySettings
+from onward.config.numbers import SecondsOrNone
 from onward.config.places import Places, check_socket
 from onward.config.providers import BUILT_IN, KEY_REMEDY, PROVIDER_NAME, PriceSettings, ProviderSettings, kind_of
 from onward.config.trusted import read_trusted
@@ -32,7 +33,6 @@ def _absolute(path: Path) -> Path:
 UsualOr = Annotated[
     Annotated[Path, AfterValidator(_absolute)] | None, BeforeValidator(lambda value: None if value == "" else value)
 ]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class DaemonSettings(BaseModel):
@@ -44,18 +44,18 @@ class DaemonSettings(BaseModel):
     """Where the runs are. None: the usual place."""
     socket: UsualOr = None
     """The Unix socket of the API. None: the usual place."""
-    max_active_runs: Annotated[int, Field(ge=1)] = 50
+    max_active_runs: Annotated[int, Field(ge=1, le=10_000)] = 50
     """How many runs work at the same time; others wait in line."""
-    entry_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 20.0
+    entry_rate: Annotated[float, Field(ge=0.001, le=10_000, allow_inf_nan=False)] = 20.0
     """How many runs a second are entered when the daemon comes back."""
-    orphan_grace_s: Seconds = 600.0
+    orphan_grace_s: SecondsOrNone = 600.0
     """How many seconds a command goes on alone while no daemon runs, before it is ended."""
-    call_memory_mib: Annotated[int, Field(ge=0)] = 0
+    call_memory_mib: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     """MiB of memory that a command may use, 0: no limit. All its processes together in a unit with
     `DelegateSubgroup=daemon`, else each of them."""
-    call_tasks: Annotated[int, Field(ge=0)] = 0
+    call_tasks: Annotated[int, Field(ge=0, le=1 << 22)] = 0
     """How many processes and threads a command may have, 0: no limit. Only in a unit with `DelegateSubgroup=daemon`."""
-    lock_wait_s: Seconds = 3.0
+    lock_wait_s: SecondsOrNone = 3.0
     """How many seconds a daemon waits for another one to let go of the runs."""
     allow_network_fs: bool = False
     """Accept a runs directory on a network or FUSE file system, where locks and flushes may not hold."""

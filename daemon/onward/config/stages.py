@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from onward.config.numbers import Count
+
 Builtin = Literal["shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "finish"]
 Human = Literal["ask_user", "present_for_review", "edit_document"]
 TOOLS: tuple[str, ...] = get_args(Builtin) + get_args(Human)
@@ -73,7 +75,7 @@ class StageDefinition(BaseModel):
     """What a human is asked, one after the other, before the run leaves the stage: `"approve"`, or several."""
     next: tuple[StageName, ...] = ()
     """Where it leads: nowhere (the run ends), to one stage, or to the one that the model chooses."""
-    max_visits: Annotated[int, Field(ge=1)] | None = None
+    max_visits: Count | None = None
     on_error: str = "fail"
     """`fail`, or the stage that follows when this one failed or was visited too often."""
 

@@ -14,6 +14,7 @@ from onward.config.agents import load_agents
 from onward.config.places import Places
 from onward.config.settings import Settings, load_settings
 from onward.core.records import Json
+from onward.core.text import clean
 from onward.core.times import stamp
 from onward.errors import BadConfiguration
 
@@ -69,17 +70,23 @@ class ConfigurationFiles:
         self._seen: Seen = frozenset()
 
     async def reload(self) -> None:
-        async with self._reading:
-            await self._read_again()
+        await self._read_if(always=True)
 
     async def reload_if_changed(self) -> None:
         """Read again if a file is not what it was at the last reading."""
+        await self._read_if(always=False)
+
+    async def _read_if(self, *, always: bool) -> None:
         async with self._reading:
-            if await anyio.to_thread.run_sync(self._look) != self._seen:
-                await self._read_again()
+            try:
+                seen = await anyio.to_thread.run_sync(self._look)
+                if always or seen != self._seen:
+                    self._seen = seen
+                    await self._read_again()
+            except Exception as error:  # noqa: BLE001  # the border of the configuration: whatever it holds, runs go on
+                self._told(None, [f"an error in Onward while the configuration was read: {error!r}"])
 
     async def _read_again(self) -> None:
-        self._seen = await anyio.to_thread.run_sync(self._look)
         settings, problems = await anyio.to_thread.run_sync(partial(_read, self._places))
         if settings is not None:
             await anyio.to_thread.run_sync(self._keep, settings)
@@ -122,7 +129,7 @@ def _read(places: Places) -> tuple[Settings | None, list[str]]:
         settings = load_settings(places)
         settings.apply(places)
     except BadConfiguration as error:
-        settings, problems = None, str(error).split("\n")
+        settings, problems = None, clean(str(error)).split("\n")
     _, wrong = load_agents(places.agent_dirs)
     return settings, problems + [str(problem) for problem in wrong]
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 import orjson
 import structlog
 
+from onward.config.numbers import MOST
 from onward.core.fold import NewerRecord, text_mark
 from onward.core.ids import check_message_id
 from onward.core.inspection import Revival, by_hand, revive_refused, revived
@@ -263,5 +264,7 @@ def _raised(state: RunState, add: Json) -> Json:
             raise Conflict(f"{state.run_id} has no limit {name!r} that could be raised")
         if not isinstance(more, int | float) or isinstance(more, bool) or more <= 0:
             raise BadRequest(f"the limit {name!r} can be raised by a positive number, not by {more!r}")
+        if not limits[name] + more <= MOST:
+            raise BadRequest(f"the limit {name!r} cannot be raised that far; no limit is above {MOST}")
         limits[name] += more
     return limits

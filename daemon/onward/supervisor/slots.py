@@ -1,5 +1,6 @@
 """How many runs work at once, and how fast interrupted ones come back."""
 
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,28 +14,37 @@ class Slots:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._free = anyio.Semaphore(number)
-        self._surplus = 0
+        self._taken = 0
+        self._waiting: deque[anyio.Event] = deque()
 
     async def acquire(self) -> None:
-        await self._free.acquire()
+        if self._taken < self.number and not self._waiting:
+            self._taken += 1
+            return
+        turn = anyio.Event()
+        self._waiting.append(turn)
+        try:
+            await turn.wait()
+        except BaseException:
+            if turn.is_set():
+                self.release()  # it was given to one that had just gone
+            else:
+                self._waiting.remove(turn)
+            raise
 
     def release(self) -> None:
-        if self._surplus:
-            self._surplus -= 1
-        else:
-            self._free.release()
+        self._taken -= 1
+        self._give()
 
     def resize(self, number: int) -> None:
         """Change the number; where it shrinks, runs that work already go on until they rest."""
-        more, self.number = number - self.number, number
-        self._surplus -= more
-        while self._surplus < 0:
-            self._surplus += 1
-            self._free.release()
-        while self._surplus and self._free.value:
-            self._free.acquire_nowait()
-            self._surplus -= 1
+        self.number = number
+        self._give()
+
+    def _give(self) -> None:
+        while self._waiting and self._taken < self.number:
+            self._taken += 1
+            self._waiting.popleft().set()
 
 
 class Slot:

@@ -5,11 +5,13 @@ import os
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
 from onward import __version__
 from onward.config.agents import AgentDefinition, Limits, definition_hash
+from onward.config.documents import dotted, said
 from onward.core.records import Json, RunStarted
-from onward.core.text import clean
+from onward.core.text import clean, clean_json
 from onward.errors import BadRequest
 from onward.ports.operations import StartRequest
 
@@ -53,7 +55,7 @@ def started(run_id: str, request: StartRequest, name: str, definition: AgentDefi
 def request_hash(request: StartRequest) -> str:
     """Return what tells a repeated request from another one that comes with the same idempotency key."""
     asked = [getattr(request, name) for name in ("task", "workspace", "agent", "model", "on_restart", "limits")]
-    return hashlib.sha256(orjson.dumps([clean(asked[0]), *asked[1:]], option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(orjson.dumps(clean_json(asked), option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _workspace(path: str) -> str:
@@ -69,8 +71,9 @@ def _workspace(path: str) -> str:
 def _limits(own: Limits, asked: dict[str, Any]) -> Json:
     try:
         limits = Limits.model_validate({**own.model_dump(), **asked})
-    except ValueError as error:
-        raise BadRequest(f"a limit cannot be used: {error}") from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{dotted(item['loc'])}: {said(item)}" for item in error.errors())
+        raise BadRequest(f"a limit cannot be used: {wrong}") from error
     return limits.model_dump(exclude_none=True)
 
 

@@ -16,7 +16,6 @@ import structlog
 
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
-from onward.config.documents import Problem
 from onward.core.daemon_facts import READ
 from onward.core.fold import BadRecord, NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
@@ -313,7 +312,8 @@ class Supervisor:
             {"name": name, "kind": agent.kind, "description": agent.description, "model": agent.model}
             for name, agent in sorted(found.items())
         ]
-        return {"agents": shown, "default": self._default_agent, "problems": [_problem(item) for item in problems]}
+        told = [problem.to_json() for problem in problems]
+        return {"agents": shown, "default": self._default_agent, "problems": told}
 
     async def reload(self) -> Json:
         await self._configuration.reload()
@@ -475,10 +475,6 @@ class Supervisor:
 
 def _observed(meter: Meter, clock: Clock, saw: Callable[[], Saw]) -> Saw:
     return Observed(meter, clock.now, saw())
-
-
-def _problem(problem: Problem) -> Json:
-    return {"file": str(problem.file), "line": problem.line, "what": problem.what, "remedy": problem.remedy}
 
 
 def _first_index(record: Json) -> Json:
