@@ -143,3 +143,18 @@ async def test_runs_are_held_and_released(served: Served, operations: FakeOperat
         assert answer.status_code == status
     released = await served.client.post("/v1/daemon/release", json={}, headers=CHANGE)
     assert (released.json()["hold"]["on"], operations.releases) == (False, [run_id, None])
+
+
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 5000, "1e400", "-1e400", "NaN", "Infinity"])
+async def test_a_number_that_nothing_can_hold_is_refused(number: str, served: Served) -> None:
+    """Wherever it stands; no number is a bug of the daemon."""
+    run_id = await served.started()
+    headers = {**CHANGE, "content-type": "application/json"}
+    bodies = {
+        f"/v1/runs/{run_id}/resume": '{"add": {"turns": %s}}',
+        f"/v1/runs/{run_id}/revive": '{"max_revivals": %s}',
+        f"/v1/interactions/{run_id}.q1/answer": '{"answer": {"add": {"turns": %s}}}',
+    }
+    for url, body in bodies.items():
+        answer = await served.client.post(url, content=body % number, headers=headers)
+        assert 400 <= answer.status_code < 500, (url, answer.text)
