@@ -8,7 +8,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,56 @@ def test_a_runs_directory_that_is_missing_open_or_a_file(home: Path) -> None:
     assert faults(belongings.runs_directory) == []  # the first daemon makes it
     runs.write_text("")
     assert "no directory" in only(belongings.runs_directory).text
+
+
+def a_directory(file: Path) -> None:
+    file.mkdir()
+
+
+def a_link(file: Path) -> None:
+    file.symlink_to(file.with_name("elsewhere"))
+
+
+def a_link_to_a_file(file: Path) -> None:
+    file.with_name("elsewhere").write_text("")
+    file.symlink_to("elsewhere")
+
+
+def a_fifo(file: Path) -> None:
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize("plant", [a_directory, a_link, a_link_to_a_file, a_fifo])
+@pytest.mark.parametrize("name", [".lock", ".instance", "daemon.jsonl", "HOLD"])
+def test_what_stands_in_place_of_a_file_of_the_daemon(name: str, plant: Callable[[Path], None], home: Path) -> None:
+    """Each is opened as a daemon opens it, and left as it is."""
+    plant(home / "runs" / name)
+    found = only(belongings.runs_directory)
+    assert f"in {home}/runs, '{name}'" in found.text
+    assert "move it away" in found.remedy
+    assert os.path.lexists(home / "runs" / name)
+
+
+@pytest.mark.parametrize("plant", [a_directory, a_link, a_link_to_a_file, a_fifo])
+def test_a_log_that_no_daemon_could_write(plant: Callable[[Path], None], home: Path, cli: Cli) -> None:
+    """And `onward up` says the same, at once."""
+    plant(home / "daemon.log")
+    assert f"{home}/daemon.log cannot be written" in only(belongings.daemon_log).text
+    shown = cli("up")
+    assert (shown.returncode, "Traceback" in shown.stderr) == (1, False)
+    assert f"{home}/daemon.log cannot be written" in shown.stderr
+
+
+def test_files_as_a_daemon_leaves_them_are_in_order(home: Path) -> None:
+    for name in (".lock", ".instance", "daemon.jsonl", "HOLD"):
+        (home / "runs" / name).write_text("x")
+    (home / "daemon.log").write_text("x")
+    assert [*faults(belongings.runs_directory), *faults(belongings.daemon_log)] == []
+
+
+def test_a_number_out_of_bounds(home: Path) -> None:
+    (home / "config" / "onward.toml").write_text("[daemon]\nmax_active_runs = 1000000000\n")
+    assert "max_active_runs: Input should be less than or equal to 10000" in only(belongings.settings).text
 
 
 def test_a_runs_directory_of_somebody_else(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onward.cli.examination import Finding, Installation, Level, existing
+from onward.cli.log_file import check_log, log_file
 from onward.config.agents import load_agents
 from onward.config.places import SERVICE, shipped
-from onward.errors import BadConfiguration
+from onward.errors import BadConfiguration, NotFound, OnwardError
+from onward.store import disk
+from onward.store.facts import FACTS
+from onward.store.filestore import HOLD, INSTANCE, LOCK
 from onward.store.mounts import network_file_system
 
 SHIPPED = ("onward.toml", "models.toml", "rehearsal.json", "agents/worker.toml", "agents/rehearsal.toml")
 LITTLE_SPACE, NO_SPACE = 1 << 30, 64 << 20
 FEW_INODES, NO_INODES = 10_000, 500
+_BESIDE_RUNS = (
+    (LOCK, os.O_RDWR, "no daemon can start until then"),
+    (INSTANCE, os.O_RDONLY, "no daemon can start until then"),
+    (FACTS, os.O_RDWR | os.O_APPEND, "until then it is not known which runs killed a daemon, or who was told of what"),
+    (HOLD, os.O_RDONLY, "all runs are held until then"),
+)
+"""Each file, how it is opened, and what it means when it cannot be."""
 
 
 def package(_: Installation) -> Iterator[Finding]:
@@ -67,7 +78,7 @@ def runs_directory(installation: Installation) -> Iterator[Finding]:
         yield Finding("fail", f"{path} is no directory", "move it away, or set [daemon] runs_dir")
         return
     ours = installation.places != SERVICE  # the service has a user of its own
-    faults = [*(_owner(path, found) if ours else []), *_kind(installation), *_room(path)]
+    faults = [*([*_owner(path, found), *_files(path)] if ours else []), *_kind(installation), *_room(path)]
     yield from faults or [Finding("ok", f"the runs are in {path}")]
 
 
@@ -101,6 +112,37 @@ def _kind(installation: Installation) -> Iterator[Finding]:
     text = f"{installation.places.runs_dir} lies on {kind}, where locks and flushes may not hold"
     allowed = installation.settings is not None and installation.settings.daemon.allow_network_fs
     yield Finding("warn" if allowed else "fail", text, "set [daemon] runs_dir to a directory on a local disk")
+
+
+def _files(path: Path) -> Iterator[Finding]:
+    """The files that a daemon opens beside the runs, each opened as it does."""
+    try:
+        runs_fd = disk.open_dir(str(path))
+    except OnwardError:
+        return  # it cannot be read; that is said already
+    try:
+        for name, flags, without in _BESIDE_RUNS:
+            try:
+                os.close(disk.open_regular(name, flags, dir_fd=runs_fd))
+            except NotFound:
+                continue
+            except OnwardError as error:
+                yield Finding("fail", f"in {path}, {error}", f"move it away, while no daemon runs; {without}")
+    finally:
+        os.close(runs_fd)
+
+
+def daemon_log(installation: Installation) -> Iterator[Finding]:
+    """What `onward up` lets the daemon write to."""
+    if installation.places == SERVICE:
+        return  # it writes to the system's journal
+    log = log_file()
+    try:
+        check_log(log)
+    except OnwardError as error:
+        yield Finding("fail", str(error), "move it away: until then `onward up` starts no daemon")
+    else:
+        yield Finding("ok", f"a daemon that onward up starts writes to {log}")
 
 
 def _room(path: Path) -> Iterator[Finding]:

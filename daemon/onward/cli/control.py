@@ -12,12 +12,12 @@ from onward.cli import kept
 from onward.cli.client import Client, NoDaemon, TimedOut
 from onward.cli.holding import show_hold, what_to_do
 from onward.cli.keeping import ANOTHER, read_kept
+from onward.cli.log_file import log_file, open_log
 from onward.cli.terminal import line, out, out_json, paint, say
 from onward.errors import BadConfiguration, OnwardError, Unreachable
 
 START_S = 60.0
 STOP_S = 90.0
-LOG_BYTES = 1 << 20
 LOG_LINES = 15
 _PAUSE_S = 0.03
 _NO_DAEMON = 3
@@ -54,6 +54,7 @@ def ensure_daemon() -> tuple[Client, bool]:
     Raises:
         BadConfiguration: The settings are wrong.
         DidNotStart: It ended at once.
+        Unreadable: Its log cannot be written.
         Unreachable: It is not ready in a minute.
     """
     client = Client()
@@ -72,7 +73,7 @@ def _places() -> tuple[Path, Path]:
     from onward.config.settings import load_settings
 
     places = find_places()
-    return load_settings(places).apply(places).socket, places.runs_dir.parent / "daemon.log"
+    return load_settings(places).apply(places).socket, log_file()
 
 
 def _keeper(socket: Path) -> list[str]:
@@ -81,7 +82,7 @@ def _keeper(socket: Path) -> list[str]:
 
 def _spawn(log: Path, socket: Path) -> "subprocess.Popen[bytes]":
     """Start the daemon's keeper in a session of its own, with nothing of this terminal."""
-    fd = _open_log(log)
+    fd = open_log(log)
     try:
         return subprocess.Popen(
             _keeper(socket),
@@ -100,16 +101,6 @@ def _absolute(variable: str) -> dict[str, str]:
     # The daemon's directory is /, so that it keeps none from being unmounted.
     value = os.environ.get(variable)
     return {variable: os.path.abspath(os.path.expanduser(value))} if value else {}
-
-
-def _open_log(log: Path) -> int:
-    for part in reversed([p for p in (log.parent, *log.parent.parents) if not p.exists()]):
-        part.mkdir(mode=0o700, exist_ok=True)
-    if log.exists() and log.stat().st_size > LOG_BYTES:
-        log.replace(log.with_suffix(".log.1"))
-    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    os.fchmod(fd, 0o600)
-    return fd
 
 
 def _await_ready(client: Client, child: "subprocess.Popen[bytes] | None", log: Path | None) -> Client:

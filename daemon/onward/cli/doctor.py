@@ -16,6 +16,7 @@ LOOKS: Mapping[str, Look] = {
     "settings": belongings.settings,
     "agents": belongings.agents,
     "runs": belongings.runs_directory,
+    "log": belongings.daemon_log,
     "socket": neighbours.socket,
     "daemon": neighbours.daemon,
     "isolation": apart.isolation,
