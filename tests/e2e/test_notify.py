@@ -10,7 +10,7 @@ from tests.e2e.instances import Instance, Json, shell
 
 TELL = "import os, pathlib, sys; pathlib.Path(sys.argv[1], str(os.getpid())).write_text(sys.stdin.read())"
 ASKS: Json = {"calls": [{"name": "ask_user", "arguments": {"question": "Which colour?"}}]}
-ASKS_BESIDE: Json = {"calls": [*shell("cat < never")["calls"], *ASKS["calls"]]}
+ASKS_BESIDE: Json = {"calls": [*shell("sleep 600")["calls"], *ASKS["calls"]]}
 DONE: Json = {"text": "done"}
 
 

@@ -53,3 +53,10 @@ def test_a_copy_that_is_no_good_itself_is_not_used(places: Places, harm: str) ->
 
 def test_a_copy_that_cannot_be_written_is_only_missed(places: Places) -> None:
     keep(Places(config_dirs=(), runs_dir=Path("/proc/none/runs"), socket=places.socket), load_settings(places))
+
+
+def test_settings_that_cannot_be_written_down_are_only_missed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path of the environment may be no text."""
+    monkeypatch.setenv("ONWARD_DAEMON__RUNS_DIR", "/tmp/\udcff")
+    keep(places, load_settings(places))
+    assert not (places.runs_dir.parent / NAME).exists()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onward.cli.terminal import age, line, out, paint
+from onward.core.index_form import is_ask
 from onward.core.permissions import grant_for
 from onward.core.text import display, without_gaps
 
@@ -33,6 +34,9 @@ def show(question: Json, *, whole: bool = True) -> None:
 def asked(question: Json, *, whole: bool = True) -> Iterator[str]:
     """Yield the lines that say what is asked, escaped."""
     ask = question.get("ask") or {}
+    if not is_ask(ask):
+        yield f"{INDENT}what is asked is ill-formed and cannot be shown; --json shows it"
+        return
     if question["kind"] == "permission":
         yield f"{INDENT}May the run do this?"
         yield from will_run(ask)

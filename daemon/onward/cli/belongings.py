@@ -78,7 +78,7 @@ def runs_directory(installation: Installation) -> Iterator[Finding]:
         yield Finding("fail", f"{path} is no directory", "move it away, or set [daemon] runs_dir")
         return
     ours = installation.places != SERVICE  # the service has a user of its own
-    faults = [*(_owner(path, found) if ours else []), *_kind(installation), *_files(path), *_room(path)]
+    faults = [*([*_owner(path, found), *_files(path)] if ours else []), *_kind(installation), *_room(path)]
     yield from faults or [Finding("ok", f"the runs are in {path}")]
 
 
@@ -132,8 +132,10 @@ def _files(path: Path) -> Iterator[Finding]:
         os.close(runs_fd)
 
 
-def daemon_log(_: Installation) -> Iterator[Finding]:
+def daemon_log(installation: Installation) -> Iterator[Finding]:
     """What `onward up` lets the daemon write to."""
+    if installation.places == SERVICE:
+        return  # it writes to the system's journal
     log = log_file()
     try:
         check_log(log)

@@ -7,6 +7,7 @@ from onward.cli.asked import in_words, show
 from onward.cli.client import Client
 from onward.cli.runs import resolve
 from onward.cli.terminal import line, out, out_json, say
+from onward.core.records import problem_with
 from onward.errors import BadRequest, Conflict, NotFound
 
 Json = dict[str, Any]
@@ -76,16 +77,20 @@ def _of_run(which: str, run_id: str) -> str:
 def _asked_before(client: Client, run_id: str, wanted: str) -> Json:
     """A question that is no longer open is still answered, so that the daemon can say how it was answered."""
     for record in client.records(run_id):
-        if record["type"] == "InteractionOpened" and record.get("interaction_id") == wanted:
+        if _is_whole(record, "InteractionOpened") and record["interaction_id"] == wanted:
             return {**record, "run_id": run_id}
     raise NotFound(f"{run_id} has asked no question {wanted}; the open ones: onward questions {run_id}")
 
 
 def _newest_answer(client: Client, run_id: str) -> str:
-    answered = [record for record in client.records(run_id) if record["type"] == "InteractionAnswered"]
+    answered = [record for record in client.records(run_id) if _is_whole(record, "InteractionAnswered")]
     if not answered:
         return ""
     return f"; its newest question, {answered[-1]['interaction_id']}, was answered by {_said(answered[-1])}"
+
+
+def _is_whole(record: Json, kind: str) -> bool:
+    return record["type"] == kind and problem_with(record) is None
 
 
 def _said(record: Json) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from onward.cli.asked import INDENT, asked, in_words
 from onward.cli.terminal import block, line, paint
+from onward.core.records import problem_with
 
 Json = dict[str, Any]
 
@@ -44,9 +45,16 @@ class Timeline:
     _day: str = ""
 
     def entries(self, record: Json) -> list[Entry]:
-        """Return what is shown of a record; nothing for those that are no news to a person."""
-        maker = _MAKERS.get(record["type"], _unknown)
-        return maker(self, record)
+        """Return what is shown of a record; nothing for those that are no news to a person.
+
+        One that is ill-formed, by hand or by damage that no checksum tells of, is shown as such.
+        """
+        if (problem := problem_with(record)) is not None:
+            return [_ill_formed(record, problem)]
+        try:
+            return _MAKERS.get(record["type"], _unknown)(self, record)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # something deeper inside is of another kind
+            return [_ill_formed(record, repr(error))]
 
     def render(self, record: Json) -> list[str]:
         """Return the lines that show a record."""
@@ -187,6 +195,10 @@ def _ended(_: Timeline, r: Json) -> list[Entry]:
 
 def _silent(_: Timeline, __: Json) -> list[Entry]:
     return []
+
+
+def _ill_formed(record: Json, problem: str) -> Entry:
+    return Entry("record", f"{line(record['type'], 60)} is ill-formed: {line(problem)}; --json shows it", "bad")
 
 
 def _unknown(_: Timeline, r: Json) -> list[Entry]:

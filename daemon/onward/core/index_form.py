@@ -87,6 +87,11 @@ def are_questions(value: object, run_id: str) -> bool:
     return fits(value, [_QUESTION]) and isinstance(value, list) and all(item["run_id"] == run_id for item in value)
 
 
+def is_ask(value: object) -> bool:
+    """Whether this is what a question asks, in a form that can be shown."""
+    return fits(value, _ASK)
+
+
 def fits(value: object, form: Form) -> bool:
     """Whether a JSON value has a form. A member that is missing counts as None; truth is no number."""
     if isinstance(form, tuple):

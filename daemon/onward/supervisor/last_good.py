@@ -39,8 +39,8 @@ def settings_to_start_with(places: Places) -> Settings:
 def keep(places: Places, settings: Settings) -> None:
     """Note settings that were good. Blocks; what cannot be written is only missed. It holds names of keys, no keys."""
     path = _file(places)
-    text = settings.model_dump_json().encode()
     try:
+        text = settings.model_dump_json().encode()
         if path.is_file() and path.read_bytes() == text:
             return
         dir_fd = disk.open_dir(str(path.parent))
@@ -48,7 +48,7 @@ def keep(places: Places, settings: Settings) -> None:
             disk.replace_file(path.name, text, "last_good", dir_fd=dir_fd)
         finally:
             os.close(dir_fd)
-    except (OSError, OnwardError) as error:
+    except (OSError, OnwardError, ValueError) as error:  # ValueError: a path in them is no text
         log.warning("the last good settings cannot be kept", file=str(path), error=str(error))
 
 
