@@ -62,7 +62,7 @@ def test_an_index_without_one_of_its_members_is_not_believed_unless_there_is_not
     whole = index()
     less = {known: value for known, value in whole.items() if known != name}
 
-    assert is_index(less, RUN) == (whole[name] is None)
+    assert is_index(less, RUN) == (whole[name] is None or name == "suspect")  # older versions did not write that one
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import pytest
 from onward.core.budget import MAX_CALLS
 from onward.core.fruitless import PATIENCE
 from onward.core.gates import look
-from onward.core.records import ToolCallDone
+from onward.core.records import RunParked, ToolCallDone
 from onward.core.state import RunState
-from onward.core.step import Infer, Park, RunCalls, Step, Write, next_step
+from onward.core.step import Infer, Park, RunCalls, Step, Write, next_step, parking
+from onward.core.vocabulary import Needs
 from tests.core import journals as j
 from tests.core.journals import Json, text, use
 
@@ -121,3 +122,22 @@ def test_turns_that_bring_nothing_park_the_run_until_a_person_does_something(
 )
 def test_a_run_whose_turns_bring_something_goes_on(turns: list[tuple[list[Json], str]]) -> None:
     assert isinstance(after(*turns), Infer)
+
+
+@pytest.mark.parametrize(
+    ("records", "parks"),
+    [
+        ([], True),
+        ([j.parked("workspace")], True),
+        ([j.control("RunPaused")], False),
+        ([j.control("RunQuarantined")], False),
+        ([{"type": "CancelRequested", "by": "anna"}], False),
+        ([j.ended("cancelled")], False),
+    ],
+    ids=["at work", "parked", "paused", "quarantined", "to be cancelled", "over"],
+)
+def test_a_run_that_a_human_brought_to_rest_is_not_parked_instead(records: list[Json], parks: bool) -> None:
+    """What kept it from going on took a while to find out; a pause that was acknowledged meanwhile holds."""
+    parked = RunParked(by="daemon", reason="x", needs=Needs.KEY, retry_at=NOW)
+
+    assert parking(j.fold_all([j.started(), j.claimed(), *records]), parked) == ([parked] if parks else [])

@@ -33,5 +33,6 @@ def test_a_run_whose_workspace_is_not_mounted_writes_nothing_into_what_is_beneat
     assert (parked["needs"], "is not mounted" in parked["error"]) == ("workspace", True)
     assert list(instance.workspace.iterdir()) == []
     mount(instance)
-    assert instance.until_status(run_id, "completed", timeout_s=60)["result"] == "done"
+    assert instance.post(f"/v1/runs/{run_id}/resume", {}).status == 200
+    assert instance.until_status(run_id, "completed")["result"] == "done"
     assert (instance.workspace / "file").read_text() == "x\n"

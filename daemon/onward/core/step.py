@@ -126,6 +126,12 @@ def written(decided: Step) -> tuple[Record, ...]:
             return ()
 
 
+def parking(state: RunState, parked: RunParked) -> list[Record]:
+    """Return what is written of a run that cannot go on: nothing where a human brought it to rest meanwhile."""
+    may_park = state.cancel_by is None and state.status in (Status.ACTIVE, Status.PARKED)
+    return [parked] if may_park else []
+
+
 TOKENS_PER_BYTE = 0.3
 """A cautious estimate over languages and code, used only to see that a request cannot fit."""
 

@@ -170,7 +170,7 @@ class NativeRun:
         estimate = model.estimate(request)
         if (why := unpriced(state.limits, name, estimate)) is not None:
             parked = RunParked(by="daemon", reason=why, needs=Needs.HUMAN)
-            await self._recorder.act(lambda: [] if self._interrupted() else [parked])
+            await self._recorder.act(lambda: step.parking(state, parked))
             return
         started = InferenceStarted(
             attempt=attempt,
@@ -263,7 +263,7 @@ class NativeRun:
         )
         parked = RunParked(by="daemon", reason=f"{decision.reason}: {failed.message}", needs=decision.needs)
         parks = decision.delay_s is None
-        await self._recorder.act(lambda: [failed, parked] if parks and not self._interrupted() else [failed])
+        await self._recorder.act(lambda: [failed, *(step.parking(self.state, parked) if parks else [])])
 
     # Running calls
 

@@ -15,7 +15,7 @@ from onward.core.records import (
     RunQuarantined,
 )
 from onward.core.state import RunState
-from onward.core.status import TERMINAL
+from onward.core.status import TERMINAL, Status
 from onward.core.vocabulary import Needs, Source
 from onward.native.ports import Recorder
 from onward.ports.process import EndedBy, ProcessSpawner
@@ -61,9 +61,9 @@ async def recover(
     decided = plan(state, evidence, policy_for(state, claimant.boot_id), loss=loss)
     if decided.verdict is Verdict.LEAVE:
         return decided
-    await recorder.append(_claim(state, claimant))
+    await recorder.write(lambda: _first_records(decided, state, claimant))
     if decided.revived is not None:
-        await recorder.append_durably(decided.revived)
+        await recorder.append_durably()
     for settlement in decided.settlements:
         await recorder.append(settlement)
     if _last_records(decided, state):
@@ -100,7 +100,19 @@ def _asked(state: RunState, kind: Kind, prompt: str, binds_to: Json) -> list[Rec
     ]
 
 
+def _first_records(decided: RecoveryPlan, state: RunState, claimant: Claimant) -> list[Record]:
+    claim = _claim(state, claimant)
+    return [claim, decided.revived] if decided.revived and not _put_aside(state) else [claim]
+
+
+def _put_aside(state: RunState) -> bool:
+    """Whether a human brought the run to rest while the plan was carried out: that counts."""
+    return state.status is not Status.ACTIVE and state.cancel_by is None
+
+
 def _last_records(decided: RecoveryPlan, state: RunState) -> list[Record]:
+    if _put_aside(state):
+        return []
     records: list[Record] = []
     if decided.notice is not None:
         message_id = f"revival-{state.revival_attempts}"

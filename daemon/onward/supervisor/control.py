@@ -208,10 +208,11 @@ class Control:
 
 
 def _revival(live: LiveRun, entry: Entry, cap: int | None) -> Revival:
-    """Return what a human's revive of the run would come to now. Behind a loaded run nothing is lost: it was opened."""
-    state, loaded = live.state, entry.loaded is not None
-    loss = None if loaded else lost_records(state, live.beside.call_dirs, live.beside.index_seq)
-    refused = revive_refused(state, loss=loss, live=loaded and state.status is Status.ACTIVE, cap=cap)
+    """Return what a human's revive of the run would come to now. Behind a run at work nothing is lost: it went on."""
+    state = live.state
+    works = entry.loaded is not None and state.status is Status.ACTIVE
+    loss = None if works else lost_records(state, live.beside.call_dirs, live.beside.index_seq)
+    refused = revive_refused(state, loss=loss, live=works, cap=cap)
     if refused is None:
         return revived(state, loss=loss)
     return Revival(ok=False, run_id=state.run_id, reason=refused.reason, detail=refused.detail)

@@ -20,7 +20,7 @@ from onward.core.replay import NotAJournal
 from onward.core.retry import due_at
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
-from onward.core.step import may_enter
+from onward.core.step import may_enter, parking
 from onward.core.times import parse_stamp, stamp
 from onward.core.vocabulary import Needs
 from onward.errors import NotFound, StoreError, Unreadable
@@ -224,7 +224,8 @@ class Worker:
     async def _park(self, entry: Entry, live: LiveRun, needs: Needs, reason: str) -> None:
         delay_s = min(PARKED_FIRST_S * 2.0 ** min(entry.failures, 10), PARKED_LONGEST_S)
         retry_at = stamp(self.clock.now() + timedelta(seconds=delay_s))
-        await live.append_durably(RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at))
+        parked = RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at)
+        await live.act(lambda: parking(live.state, parked))
 
     async def _quarantine(self, live: LiveRun, error: Exception) -> None:
         log.error("run quarantined", error=str(error), exc_info=error)
