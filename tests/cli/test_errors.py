@@ -34,7 +34,10 @@ def test_down_without_a_daemon_is_done(cli: Cli) -> None:
     assert (shown.returncode, shown.stderr) == (0, "no daemon runs\n")
 
 
-@pytest.mark.parametrize("args", [["nonsense"], ["show"], ["logs", "x", "-n", "many"], ["ps", "--what"], ["wait"]])
+@pytest.mark.parametrize(
+    "args",
+    [["nonsense"], ["show"], ["logs", "x", "-n", "many"], ["logs", "x", "-n", "9" * 30], ["ps", "--what"], ["wait"]],
+)
 def test_wrong_usage_is_2(args: list[str], cli: Cli) -> None:
     shown = cli(*args)
     assert (shown.returncode, shown.stdout) == (2, "")

@@ -143,7 +143,7 @@ def show(run: Run, as_json: AsJson = False) -> int:
 def logs(
     run: Run,
     following: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it goes on.")] = False,
-    last: Annotated[int | None, typer.Option("-n", min=0, help="Only the last N entries.")] = None,
+    last: Annotated[int | None, typer.Option("-n", min=0, max=1_000_000, help="Only the last N entries.")] = None,
     after: Annotated[int, typer.Option("--after", min=0, metavar="SEQ", help="Only what came after this record.")] = 0,
     as_json: AsJson = False,
 ) -> int:

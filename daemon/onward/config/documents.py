@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from onward.core.text import clean
 
 MAX_SHOWN_BITS = 256
+MOST_DOTS = 5000
 
 Keys = tuple[str | int, ...]
 
@@ -42,6 +43,10 @@ class Problem:
 
 def parse(file: Path, text: str) -> dict[str, Any] | Problem:
     """Return the tables of a TOML file, or what keeps it from being read."""
+    # A key of many parts costs their square: a whole file of them would keep its reader busy for an hour.
+    for number, written in enumerate(text.splitlines(), 1):
+        if written.count(".") > MOST_DOTS:
+            return Problem(file=file, line=number, what=f"more than {MOST_DOTS} dots in one line", remedy="break it up")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
