@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from onward.core.fold import BadRecord, NewerRecord, apply, note_damage
+from onward.core.fold import NewerRecord, apply, note_damage
+from onward.core.records import BadRecord
 from onward.core.state import RunState
 from tests.core import journals as j
 

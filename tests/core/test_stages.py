@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from onward.core import fold
 from onward.core.index import index_of, visits_of
 from onward.core.plan import Policy, Verdict, plan
-from onward.core.records import RunEnded
+from onward.core.records import BadRecord, RunEnded
 from onward.core.stages import stages_of
 from onward.core.state import RunState
 from onward.core.step import End, Infer, WaitForHuman, Write, next_step
@@ -291,7 +290,7 @@ def test_a_record_that_does_not_fit_changes_nothing(records: list[Json], said: s
     state = j.fold_all(records[:-1], begun())
     before = j.snapshot(state)
 
-    with pytest.raises(fold.BadRecord, match=said):
+    with pytest.raises(BadRecord, match=said):
         j.fold_all(records[-1:], state)
     assert j.snapshot(state) == before
 

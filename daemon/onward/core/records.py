@@ -18,6 +18,10 @@ FOLD_VERSION = 1
 Json = dict[str, Any]
 
 
+class BadRecord(ValueError):
+    """A whole line that cannot be folded here; the message says why. The state is unchanged."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What is common: the name of the class is the `type` on the line."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from onward.core import fold
 from onward.core.line import BadLine, decode, fingerprint, parse
-from onward.core.records import FOLD_VERSION, Json
+from onward.core.records import FOLD_VERSION, BadRecord, Json
 from onward.core.state import RunState
 
 
@@ -188,7 +188,7 @@ class Replayer:
             self._use_checkpoint(offset, length, record)
         try:
             fold.apply(self.state, record)
-        except fold.BadRecord as error:
+        except BadRecord as error:
             fold.note_damage(self.state, offset, str(error))
             self.state.seq = max(self.state.seq, record["seq"])
 

@@ -10,7 +10,7 @@ import orjson
 from onward.core import fold
 from onward.core.line import BLOB_BYTES, encode_body
 from onward.core.masking import KnownSecrets
-from onward.core.records import Checkpoint, Json, Record
+from onward.core.records import BadRecord, Checkpoint, Json, Record
 from onward.core.state import RunState
 from onward.core.times import stamp
 from onward.errors import InternalError, StoreError
@@ -124,7 +124,7 @@ class FileRunLog:
             seq += 1
             try:
                 fold.apply(self.state, line)
-            except fold.BadRecord as error:
+            except BadRecord as error:
                 raise InternalError(
                     f"a record that does not fit was written to {self.state.run_id}: {error}"
                 ) from error

@@ -8,7 +8,8 @@ import orjson
 import structlog
 
 from onward.config.numbers import MOST
-from onward.core.fold import NewerRecord, text_mark
+from onward.core.fold import NewerRecord
+from onward.core.fold_work import text_mark
 from onward.core.ids import check_message_id
 from onward.core.inspection import Revival, by_hand, revive_refused, revived
 from onward.core.interactions import Interaction, Kind, checked, winner

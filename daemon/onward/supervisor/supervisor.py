@@ -17,10 +17,10 @@ import structlog
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
 from onward.core.daemon_facts import READ
-from onward.core.fold import BadRecord, NewerRecord, apply
+from onward.core.fold import NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
 from onward.core.index import index_of, view_of
-from onward.core.records import Json, RunStarted
+from onward.core.records import BadRecord, Json, RunStarted
 from onward.core.replay import NotAJournal
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
