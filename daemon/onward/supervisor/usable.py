@@ -20,8 +20,8 @@ def what_would_do(
     ways = [
         f"a key in the environment of the daemon ({' or '.join(keys)}), which is then started again",
         _local_server(local_server),
-        _agent_clis(environ.get("PATH", os.defpath)),
         "--model scripted/FILE, to rehearse without a model (`onward demo` shows it)",
+        _agent_clis(environ.get("PATH", os.defpath)),
     ]
     return "no model can be used yet. What would do:\n" + "\n".join(f"  - {way}" for way in ways)
 
@@ -45,4 +45,4 @@ def _local_server(address: tuple[str, int]) -> str:
 def _agent_clis(path: str) -> str:
     found = [name for name in AGENT_CLIS if shutil.which(name, path=path)]
     told = f"found: {', '.join(found)}" if found else f"none of {', '.join(AGENT_CLIS)} is on PATH"
-    return f'an installed agent CLI, through an agent of kind = "cli" ({told})'
+    return f"not in this version yet, but to come: an installed agent CLI ({told})"
