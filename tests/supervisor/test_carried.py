@@ -60,6 +60,7 @@ async def test_a_wait_for_a_retry_is_not_cut_short_and_its_count_goes_on(tmp_pat
         assert len(desk.asked) == asked
         await eventually(lambda: desk.clock.sleepers)
         desk.clock.advance(30)
+        await eventually(lambda: len(desk.asked) == asked + 1)
         await desk.until(status="waiting", waiting_on="timer")
         await eventually(lambda: desk.clock.sleepers)
         desk.clock.advance(30)
