@@ -48,12 +48,6 @@ async def test_what_was_used_before_a_crash_counts_after_it(limits: Json, reache
     assert len(desk.asked) == 3
 
 
-def ended_after(desk: Desk, seconds: float) -> bool:
-    """Let time go on, however late somebody begins to wait for it; whether the run has come to its end."""
-    desk.clock.advance(seconds)
-    return bool(desk.supervisor._entries[desk.run_id].shown()["status"] == "completed")
-
-
 async def test_a_wait_for_a_retry_is_not_cut_short_and_its_count_goes_on(tmp_path: Path) -> None:
     """Who waits for a provider when the daemon dies asks no sooner, counts on, and is not told."""
     desk = Desk(tmp_path, [DONE | {"fail": "overloaded", "fail_times": 2}])
@@ -64,7 +58,13 @@ async def test_a_wait_for_a_retry_is_not_cut_short_and_its_count_goes_on(tmp_pat
     async with desk.serving():
         assert (await desk.until(status="waiting", waiting_on="timer"))["wake_at"] == shown["wake_at"]
         assert len(desk.asked) == asked
-        await eventually(lambda: ended_after(desk, 30))
+        await eventually(lambda: desk.clock.sleepers)
+        desk.clock.advance(30)
+        await eventually(lambda: len(desk.asked) == asked + 1)
+        await desk.until(status="waiting", waiting_on="timer")
+        await eventually(lambda: desk.clock.sleepers)
+        desk.clock.advance(30)
+        await desk.until(status="completed")
     failures = await desk.records("InferenceFailed")
     assert len(failures) == 2
     assert [record["attempt"] for record in await desk.records("InferenceStarted")] == [1, 2, 3]
