@@ -106,7 +106,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
         allow_network_fs=settings.daemon.allow_network_fs,
         secrets=world.secrets,
     )
-    traces = AsyncExitStack()
+    closing = AsyncExitStack()
     store = await _open_in_the_end(open_it, places.socket, world.manager)
     try:
         claimant = Claimant(
@@ -120,7 +120,8 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
         if world.models:
             models = world.models(places, clock)
         else:
-            models = ConfiguredModels(places, clock, settings, secrets=world.secrets)
+            configured = models = ConfiguredModels(places, clock, settings, secrets=world.secrets)
+            closing.push_async_callback(configured.aclose)
 
         def use(changed: Settings) -> None:
             logs.set_level(changed.log.level)
@@ -150,7 +151,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
             orphan_grace_s=settings.daemon.orphan_grace_s,
             isolation=isolation.to_json(),
             meter=meter,
-            saw=await traces.enter_async_context(traced(os.environ, clock.now, store.instance)),
+            saw=await closing.enter_async_context(traced(os.environ, clock.now, store.instance)),
         )
         await supervisor.boot(world.manager.progress, hold=hold)
         gc.collect()
@@ -162,7 +163,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
         await _live(supervisor, store, places, configuration, notifier, world.manager, telling)
     finally:
         with anyio.CancelScope(shield=True):
-            await traces.aclose()
+            await closing.aclose()
             await store.close()
     log.info("stopped")
     return 0
