@@ -84,6 +84,18 @@ def test_a_daemon_that_cannot_come_back_is_given_up_and_status_says_why(instance
 
 
 @pytest.mark.slow
+def test_a_daemon_whose_keeper_is_gone_is_said_to_be_alone(instance: Cli) -> None:
+    instance("up")
+    keeper = told(instance)["keeper"]["pid"]
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: start_ticks(keeper) is None)
+    assert "nobody starts it again when it dies" in instance("status").stdout
+    assert instance("down").returncode == 0
+    assert instance("up").returncode == 0
+    assert "nobody starts it again" not in instance("status").stdout
+
+
+@pytest.mark.slow
 def test_down_while_the_daemon_is_dead_ends_its_keeper(instance: Cli) -> None:
     instance("up")
     known = told(instance)
@@ -176,7 +188,8 @@ def state(pid: int) -> str:
         (-6, 5, False, "again", 8.0),
         (-6, 6, False, "again", LONGEST_DELAY_S),
         (-9, MOST_FAILURES - 1, False, "again", LONGEST_DELAY_S),
-        (-9, MOST_FAILURES, False, "give up", 0.0),
+        (-9, MOST_FAILURES, False, "hold", LONGEST_DELAY_S),
+        (-9, MOST_FAILURES + 1, False, "give up", 0.0),
         (78, 1, False, "give up", 0.0),
         (8, 1, False, "give up", 0.0),
         (2, 1, False, "give up", 0.0),

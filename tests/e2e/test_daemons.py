@@ -53,7 +53,7 @@ def test_a_daemon_whose_lock_file_is_gone_stops_by_itself(make: Callable[..., In
     if harm == "replaced":
         (instance.runs / ".lock").touch()
     assert instance.daemon is not None
-    assert instance.daemon.wait(30) == 8
+    assert instance.daemon.wait(30) == 74
     assert (instance.runs / run_id / "journal.jsonl").read_bytes() == before
 
 

@@ -1,6 +1,7 @@
 """A clean stop: what works comes to rest and is noted, commands go on, and the next daemon charges nobody for it."""
 
 import signal
+import subprocess
 
 import pytest
 
@@ -44,16 +45,36 @@ def test_an_idle_daemon_stops_at_once_and_notes_it(instance: Instance) -> None:
     assert (len(facts), instance.types(run_id)) == (1, before)
 
 
-def test_a_second_signal_ends_a_drain_at_once(instance: Instance) -> None:
+def ended_after(daemon: "subprocess.Popen[bytes]", number: int) -> bool:
+    daemon.send_signal(number)
+    return daemon.poll() is not None
+
+
+def test_a_later_signal_ends_a_drain_at_once(instance: Instance) -> None:
     """A full disk, say, or a tool that hangs must not make an administrator wait."""
-    run_id = instance.start().run({"calls": [{"name": "search_files", "arguments": {"pattern": "x"}}]})
+    (instance.workspace / "file").write_text("a" * 64 + "b")
+    endless = {"name": "search_files", "arguments": {"pattern": "(a+)+$"}}
+    run_id = instance.start().run({"calls": [endless]})
     instance.until(lambda: len(instance.types(run_id)) > 3)
-    assert instance.daemon is not None
-    instance.daemon.send_signal(signal.SIGSTOP)  # so that it finds both signals when it looks
-    instance.daemon.send_signal(signal.SIGTERM)
-    instance.daemon.send_signal(signal.SIGINT)
-    instance.daemon.send_signal(signal.SIGCONT)
-    assert instance.daemon.wait(30) == 1
+    daemon = instance.daemon
+    assert daemon is not None
+    daemon.send_signal(signal.SIGTERM)
+    instance.until(lambda: ended_after(daemon, signal.SIGINT))
+    assert daemon.returncode == 1
+
+
+def test_a_stop_that_is_told_twice_is_one_stop(instance: Instance) -> None:
+    """When a session ends the daemon hears of it itself, and from its keeper."""
+    run_id = instance.start().run({"text": "done", "delay_s": 60})
+    instance.until(lambda: instance.types(run_id)[-1] == "InferenceStarted")
+    daemon = instance.daemon
+    assert daemon is not None
+    daemon.send_signal(signal.SIGSTOP)  # so that it finds both signals when it looks
+    daemon.send_signal(signal.SIGTERM)
+    daemon.send_signal(signal.SIGINT)
+    daemon.send_signal(signal.SIGCONT)
+    assert daemon.wait(30) == 0
+    assert instance.types(run_id)[-1] == "DaemonDraining"
 
 
 @pytest.mark.slow

@@ -159,6 +159,11 @@ def test_a_path_that_is_none_is_answered(path: str) -> None:
     assert not any(found.revivable for found in inspect_all(path))
 
 
+def test_what_is_no_path_at_all_is_answered() -> None:
+    for nothing in (None, 5, object(), b"/nowhere"):
+        assert not inspect_all(nothing)[0].revivable  # type: ignore[arg-type]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_what_may_not_be_read_is_said_to_be_unreadable(tmp_path: Path) -> None:
     run = put(tmp_path, AT_WORK)

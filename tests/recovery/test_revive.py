@@ -98,6 +98,7 @@ def test_the_askers_cap_binds_a_human_too(tmp_path: Path) -> None:
         {},
         {"path": "/x", "run": "worker-1"},
         {"run": "worker-1"},
+        {"path": 5},
         {"path": "/x", "max_revivals": -1},
         {"run": "worker-1", "runs_dir": "/x", "max_revivals": -1},
     ],

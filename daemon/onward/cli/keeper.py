@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from onward.cli.keeping import ANOTHER, STEADY_S, Kept, Verdict, judge, keep_alone, start_ticks, write_kept
+from onward.cli.keeping import ANOTHER, STEADY_S, Kept, Verdict, judge, keep_alone, kept_file, start_ticks, write_kept
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WAITED_FOR = (*_PASSED_ON, signal.SIGCHLD)
@@ -38,22 +38,26 @@ class Keeper:
             say("info", "another keeper looks after the daemon already", socket=str(self._socket))
             return ANOTHER
         self._tell()
+        hold = False
         while True:
-            code, lasted_s = self._one_life()
+            code, lasted_s = self._one_life(hold)
             self._failures = 1 if lasted_s >= STEADY_S else self._failures + 1
             verdict = judge(code, failures=self._failures, asked=self._asked)
-            if verdict.act == "again" and self._pause(verdict):
+            hold = verdict.act == "hold"
+            if verdict.act in ("again", "hold") and self._pause(verdict):
                 continue
+            if verdict.act == "end":
+                kept_file(self._socket).unlink(missing_ok=True)
             if verdict.act == "give up":
                 say("error", "the daemon is not started again", reason=verdict.reason)
                 self._kept = replace(self._kept, given_up=verdict.reason)
                 self._tell()
             return code if code >= 0 else 128 - code
 
-    def _one_life(self) -> tuple[int, float]:
+    def _one_life(self, hold: bool) -> tuple[int, float]:
         began = time.monotonic()
         self._code = None
-        argv = [sys.executable, "-m", "onward", "daemon"]
+        argv = [sys.executable, "-m", "onward", "daemon", *(["--hold"] if hold else [])]
         # In a session of its own: Ctrl-C reaches it once, through us; a second time would end it at once.
         spawn = partial(os.posix_spawn, setsid=True, setsigmask=[], setsigdef=_WAITED_FOR)
         self._daemon = spawn(sys.executable, argv, os.environ)

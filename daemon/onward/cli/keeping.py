@@ -11,7 +11,8 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 10.0
 STEADY_S = 300.0
 """A daemon that lived as long has come back for good: what failed before does not count any more."""
 MOST_FAILURES = 20
-"""More than it takes a daemon to find that it dies again and again, and to stay up holding its runs."""
+"""More than it takes a daemon to find by itself that it dies again and again. One that took longer over each death is
+started once more, to hold its runs: then it can be asked what is wrong."""
 ANOTHER = 75
 """The exit code of a keeper that found another one at work (EX_TEMPFAIL)."""
 
@@ -24,9 +25,9 @@ _FINAL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What follows from the end of a daemon. `delay_s` only where it is started again."""
+    """What follows from the end of a daemon. `delay_s` only where it is started again; `hold`: with `--hold`."""
 
-    act: Literal["end", "again", "give up"]
+    act: Literal["end", "again", "hold", "give up"]
     reason: str
     delay_s: float = 0.0
 
@@ -44,7 +45,9 @@ def judge(code: int, *, failures: int, asked: bool) -> Verdict:
         return Verdict(act="end", reason="it was told to stop")
     if code in _FINAL:
         return Verdict(act="give up", reason=f"{how}: {_FINAL[code]}")
-    if failures >= MOST_FAILURES:
+    if failures == MOST_FAILURES:
+        return Verdict(act="hold", reason=f"{how}, {failures} times in a row", delay_s=LONGEST_DELAY_S)
+    if failures > MOST_FAILURES:
         return Verdict(act="give up", reason=f"{how}, {failures} times in a row without {STEADY_S:.0f} s between")
     delay_s = min(FIRST_DELAY_S * 2 ** (failures - 1), LONGEST_DELAY_S)
     return Verdict(act="again", reason=how, delay_s=delay_s)

@@ -8,17 +8,20 @@ from typing import Any
 
 from onward.cli.client import TimedOut
 from onward.cli.keeping import Kept, read_kept
-from onward.cli.terminal import line, out, say
+from onward.cli.terminal import line, out, paint, say
 
 STOP_S = 90.0
 KEEPER_S = 5.0
 
 
 def show(kept: Kept | None) -> None:
-    """Show a keeper that lives, in `onward status`."""
+    """Show the keeper of a daemon that answers, in `onward status`."""
     if kept is not None and kept.alive():
         last = f", the last time because {line(kept.last_end)}" if kept.last_end else ""
         out(f"keeper     pid {kept.pid}, has started the daemon again {kept.restarts} times{last}")
+    elif kept is not None and kept.given_up is None:
+        gone = "none: the one that started this daemon is gone, so nobody starts it again when it dies"
+        out(f"keeper     {paint(gone, 'warn')}\n           -> onward down --leave-running, then onward up")
 
 
 def why(kept: Kept | None) -> str:

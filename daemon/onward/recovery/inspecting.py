@@ -76,7 +76,7 @@ def inspect_all(path: Target, max_revivals: int | None = None) -> list[Inspectio
         names = _runs_in(path)
         aside = set_aside(Path(os.path.realpath(path))) if names else {}
         return [_answer(os.path.join(path, name), max_revivals, aside) for name in names]
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return [inspect(path, max_revivals)]
 
 

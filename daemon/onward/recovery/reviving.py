@@ -46,7 +46,8 @@ def revive(
         by: Who revives it, as the journal will say; None: the user of this process.
 
     Raises:
-        BadRequest: A caller's mistake: both or neither target, a `run` without its `runs_dir`, a negative cap.
+        BadRequest: A caller's mistake: both or neither target, no path, a `run` without its `runs_dir`,
+            a negative cap.
     """
     target = _target(path, run, runs_dir)
     if max_revivals is not None and max_revivals < 0:
@@ -76,7 +77,10 @@ def _target(path: Target | None, run: str | None, runs_dir: Target | None) -> Ta
     if (path is None) == (run is None):
         raise BadRequest("revive one run: give its path, or its id and the directory of the runs")
     if path is not None:
-        return path
+        try:
+            return os.fsdecode(path)
+        except TypeError:
+            raise BadRequest(f"{path!r} is no path") from None
     if runs_dir is None:
         raise BadRequest(f"the run {run!r} is in some directory of runs: give `runs_dir`, or the path of the run")
     return os.path.join(runs_dir, run or "")

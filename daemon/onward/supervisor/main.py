@@ -54,6 +54,10 @@ TRY_AGAIN_S = 5.0
 BY_HAND = Stop(leave_running=True, reason="somebody sent the signal")
 WITH_THE_CONTAINER = Stop(leave_running=False, reason="the container ends with this daemon, and all that is in it")
 EXIT_AT_ONCE = 1
+EXIT_LOCK_LOST = 74
+"""EX_IOERR: whoever keeps the daemon starts it again, and finds out whether somebody else holds the runs now."""
+ONE_STOP_S = 1.0
+"""Signals that come so close together are one wish to stop, not impatience."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,27 +271,36 @@ async def _tell_of_stop(manager: ServiceManager, supervisor: Supervisor) -> None
 
 
 async def _signals(supervisor: Supervisor, manager: ServiceManager) -> None:
-    """SIGTERM and SIGINT drain, the second at once; SIGHUP reads the configuration again."""
-    is_last = 1 in (os.getpid(), os.getppid()) and manager.address is None
+    """SIGTERM and SIGINT drain, a later one ends at once; SIGHUP reads the configuration again."""
+    is_last = manager.address is None and await anyio.to_thread.run_sync(_is_the_container)
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-        asked = False
+        asked_at: float | None = None
         async for number in received:
             if number == signal.SIGHUP:
                 manager.reloading()
                 await supervisor.reload()
                 manager.ready(supervisor.summary)
                 continue
-            if asked:
+            if asked_at is not None and anyio.current_time() - asked_at < ONE_STOP_S:
+                continue  # the same stop: a session that ends tells each of its processes, and its keeper tells us too
+            if asked_at is not None:
                 log.warning("ended at once by a second signal", signal=signal.Signals(number).name)
                 os._exit(EXIT_AT_ONCE)
-            asked = True
+            asked_at = anyio.current_time()
             stop = await _why(number, manager, is_last=is_last)
             log.info("told to stop", signal=signal.Signals(number).name, reason=stop.reason)
             await supervisor.stop(leave_running=stop.leave_running)
 
 
+def _is_the_container() -> bool:
+    """Whether this is process 1 of a container, or process 1 keeps this daemon. Not where process 1 is any init."""
+    if os.getpid() == 1:
+        return True
+    return os.getppid() == 1 and b"onward.cli.keeper" in Path("/proc/1/cmdline").read_bytes().split(b"\0")
+
+
 async def _why(number: int, manager: ServiceManager, *, is_last: bool) -> Stop:
-    """Return why a signal came. `is_last`: this is process 1 of a container, or process 1 keeps this daemon."""
+    """Return why a signal came. `is_last`: the container ends with this daemon."""
     if is_last:
         return WITH_THE_CONTAINER
     return await ask_systemd() if number == signal.SIGTERM and manager.address else BY_HAND
@@ -299,7 +312,7 @@ async def _watch_lock(store: FileStore) -> None:
         await anyio.sleep(LOCK_CHECK_S)
         if not await anyio.to_thread.run_sync(store.still_ours):
             log.critical("the lock file of the runs directory was removed or replaced; stopping at once")
-            os._exit(8)
+            os._exit(EXIT_LOCK_LOST)
 
 
 def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
