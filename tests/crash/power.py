@@ -52,6 +52,8 @@ class Disk:
                 self.flushed[note["inode"]] = min(self.flushed.get(note["inode"], note["size"]), note["size"])
             case "made":
                 self.flushed[note["inode"]] = 0
+                # What had this inode before is gone for good, with all names that were in it.
+                self.pending = [change for change in self.pending if change["directory"] != note["inode"]]
                 self.pending.append(note)
             case _:
                 if old := note.get("old"):
