@@ -216,8 +216,20 @@ class Admission:
     # At work
 
     def _let_in(self, entry: Entry, over: anyio.Event | None = None) -> None:
-        """Take the slot that was acquired. `over` is set when the run has come to rest."""
+        """Take the slot that was acquired, or give it back where the run is not to come in any more.
+
+        It is asked here, without a pause before the run is at work: a hold may have been acknowledged, or a stop asked
+        for, while the run waited for the slot. `over` is set when the run has come to rest.
+        """
         if self._tasks is None:
+            return
+        held = self._held(entry)
+        if held is not None or self._drain.on or not entry.queued:
+            self._slots.release()
+            if held is not None and entry.queued:
+                self._hold_back(entry, held)
+            if over is not None:
+                over.set()
             return
         if over is None and entry.watched:
             entry.watched = False
