@@ -93,6 +93,27 @@ def test_a_suspended_run_stays_so_until_it_is_revived() -> None:
 
 
 @pytest.mark.parametrize(
+    ("facts", "watched"),
+    [
+        ([SUSPENDED, start()], set()),
+        ([SUSPENDED, start(), REVIVED], {"x"}),
+        ([SUSPENDED, REVIVED, start(), STOP, start()], {"x"}),
+        ([start(), entering("x"), REVIVED, start()], {"x"}),
+        ([SUSPENDED, start(), entering("x", "read"), REVIVED, ENTERED], {"x"}),
+        ([SUSPENDED, REVIVED, start(), entering("x")], {"x"}),
+        ([SUSPENDED, REVIVED, start(), entering("x"), ENTERED], set()),
+        ([SUSPENDED, REVIVED, start(), entering("x"), SUSPENDED, start()], set()),
+    ],
+)
+def test_a_run_that_was_revived_is_named_until_it_was_entered_and_done_with(
+    facts: list[Json], watched: set[str]
+) -> None:
+    """Whichever daemon enters it, and whether one was there when it was revived; what is kept says so too."""
+    assert fold_facts(facts).watched == watched
+    assert fold_facts(kept_facts(facts, NOW)).watched == watched
+
+
+@pytest.mark.parametrize(
     ("facts", "held"),
     [
         ([start()] * CRASH_LOOP, "crash-loop"),

@@ -52,6 +52,8 @@ class DaemonFacts:
     """Runs that go on in the place that is named, wherever they were before."""
     suspended: dict[str, str] = field(default_factory=dict)
     """Runs that are not read before a human revives them, and why."""
+    watched: set[str] = field(default_factory=set)
+    """Runs that a human has revived out of that, and that were not entered and done with since: they are named then."""
 
     def apply(self, fact: Json) -> None:
         """Take one fact; what is unknown or makes no sense is ignored."""
@@ -156,7 +158,8 @@ def kept_facts(facts: Sequence[Json], now: str) -> list[Json]:
             case "RunSuspended":
                 return _run_id(fact) in folded.suspended
             case "Released":
-                return not _run_id(fact) or (fact.get("what") != QUARANTINE and _run_id(fact) in folded.released)
+                released = folded.watched if fact.get("what") == QUARANTINE else folded.released
+                return not _run_id(fact) or _run_id(fact) in released
             case _:
                 return seconds_between(str(fact.get("ts")), now) <= KEPT_OTHERS_S
 
@@ -228,13 +231,14 @@ def _run_entering(facts: DaemonFacts, fact: Json) -> None:
 
 
 def _run_entered(facts: DaemonFacts, fact: Json) -> None:
-    if facts.life is not None:
-        facts.life.named.pop(_run_id(fact), None)
+    if facts.life is not None and facts.life.named.pop(_run_id(fact), None) == ENTERED:
+        facts.watched.discard(_run_id(fact))
 
 
 def _run_suspended(facts: DaemonFacts, fact: Json) -> None:
     if run_id := _run_id(fact):
         facts.suspended[run_id] = str(fact.get("reason", "the daemon died with it in hand"))
+        facts.watched.discard(run_id)
 
 
 def _released(facts: DaemonFacts, fact: Json) -> None:
@@ -243,6 +247,7 @@ def _released(facts: DaemonFacts, fact: Json) -> None:
         return
     if fact.get("what") == QUARANTINE:
         facts.suspended.pop(run_id, None)
+        facts.watched.add(run_id)
         if facts.life is not None:
             facts.life.named.pop(run_id, None)
         return

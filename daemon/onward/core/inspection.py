@@ -1,7 +1,7 @@
 """What recovery would do with a run, in one word and in full; and what a human's revive may do against it. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from onward.core.plan import RecoveryPlan, Verdict, damage_of, finished
@@ -177,6 +177,13 @@ def revived(state: RunState, *, loss: str | None) -> Revival:
     plain = Refusal(reason="continues" if at_rest else "interrupted", detail="")
     passed = next(chain(found, [plain]))
     return Revival(ok=True, run_id=state.run_id, reason=passed.reason, detail=passed.detail)
+
+
+def out_of_quarantine(told: Revival, why: str) -> Revival:
+    """Return what is told of the revive of a run that was not even read: it may also need nothing more than that."""
+    if told.ok or told.reason in ("waiting", "finished", "ended"):
+        return replace(told, ok=True, reason="quarantined", detail=why)
+    return told
 
 
 def _goes_on(decided: RecoveryPlan) -> str:

@@ -161,7 +161,10 @@ class Admission:
         if decided is None:
             return
         found, self._found = [entry for entry in self._found if entry.queued], []
-        unknown = [entry for entry in found if decided.unclean or entry.suspect is None]
+        looked_at = [
+            entry for entry in found if not self._is_watched(entry)
+        ]  # the others are named before they are read
+        unknown = [entry for entry in looked_at if decided.unclean or entry.suspect is None]
         if unknown:
             await self._log.note("FoldingBegun", runs=len(unknown))
             await self._look_at_all(unknown, one_by_one=decided.one_by_one)
@@ -170,10 +173,14 @@ class Admission:
             if self.hold.on:  # since a moment ago: the rest of them come first when they are released
                 self._decided, self._found = decided, found
                 return
-            if entry.suspect and entry.queued and not self._drain.on:
+            if (entry.suspect or self._is_watched(entry)) and entry.queued and not self._drain.on:
                 log.warning("suspect enters alone", run_id=entry.run_id)
                 await self._slots.acquire()
                 await self._watched(entry)
+
+    def _is_watched(self, entry: Entry) -> bool:
+        """Whether the run is named when it is entered, as it ended a daemon before."""
+        return entry.run_id in self._log.facts.watched
 
     async def _look_at_all(self, entries: Sequence[Entry], *, one_by_one: bool) -> None:
         if one_by_one:
@@ -216,11 +223,22 @@ class Admission:
     # At work
 
     def _let_in(self, entry: Entry, over: anyio.Event | None = None) -> None:
-        """Take the slot that was acquired. `over` is set when the run has come to rest."""
+        """Take the slot that was acquired, or give it back where the run is not to come in any more.
+
+        It is asked here, without a pause before the run is at work: a hold may have been acknowledged, or a stop asked
+        for, while the run waited for the slot. `over` is set when the run has come to rest.
+        """
         if self._tasks is None:
             return
-        if over is None and entry.watched:
-            entry.watched = False
+        held = self._held(entry)
+        if held is not None or self._drain.on or not entry.queued:
+            self._slots.release()
+            if held is not None and entry.queued:
+                self._hold_back(entry, held)
+            if over is not None:
+                over.set()
+            return
+        if over is None and self._is_watched(entry):
             self._tasks.start_soon(self._watched, entry)
             return
         entry.queued = False

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import orjson
 import structlog
@@ -11,7 +11,7 @@ from onward.config.numbers import MOST
 from onward.core.fold import NewerRecord
 from onward.core.fold_work import text_mark
 from onward.core.ids import check_message_id
-from onward.core.inspection import Revival, by_hand, revive_refused, revived
+from onward.core.inspection import Revival, by_hand, out_of_quarantine, revive_refused, revived
 from onward.core.interactions import Interaction, Kind, checked, winner
 from onward.core.permissions import grant_for
 from onward.core.plan import lost_records
@@ -93,8 +93,17 @@ class Control:
             self.enter(entry)
         return entry.shown()
 
-    async def revive(self, entry: Entry, *, by: str, max_revivals: int | None, suspended: bool = False) -> Json:
-        """Bring a run back. One that was suspended may also turn out to need nothing: to wait, or to be over."""
+    async def revive(self, entry: Entry, *, by: str, max_revivals: int | None) -> Json:
+        return self.enter_revived(entry, await self.write_revival(entry, by=by, max_revivals=max_revivals))
+
+    async def write_revival(
+        self, entry: Entry, *, by: str, max_revivals: int | None, why: str | None = None
+    ) -> Revival:
+        """Write that a human revives the run; `why` it was not even read until now. It is not entered yet.
+
+        Raises:
+            Conflict: It is refused, and nothing was written.
+        """
         told: list[Revival] = []
 
         def decide() -> list[Record]:
@@ -107,10 +116,14 @@ class Control:
                 await self.store.set_call_dirs_aside(entry.run_id)
             await live.act(decide)
         (revival,) = told
-        if suspended and (revival.ok or revival.reason in ("waiting", "finished", "ended")):
-            revival = replace(revival, ok=True, reason="quarantined")
+        if why is not None:
+            revival = out_of_quarantine(revival, why)
         if not revival.ok and revival.reason != "live":
             raise Conflict(f"{entry.run_id} is not revived: {revival.reason} ({revival.detail})")
+        return revival
+
+    def enter_revived(self, entry: Entry, revival: Revival, *, suspended: bool = False) -> Json:
+        """Let a run come in that was revived; one that was `suspended` is looked at, even where it waits or is over."""
         entry.failures = 0
         if suspended and entry.loaded is None:
             self.enter(entry)

@@ -52,8 +52,6 @@ class Entry:
     """Why it is not entered, though it could be."""
     suspect: bool | None = None
     """Whether it may be what killed daemons; None: not known before it is read."""
-    watched: bool = False
-    """It was suspended, and is named when it is entered the next time."""
     _lock: anyio.Lock | None = None
     _saying: anyio.Lock | None = None
     changed: anyio.Event | None = None

@@ -286,17 +286,15 @@ class Supervisor:
         reason = self._log.facts.suspended.get(run_id)
         if reason is None:
             return await self._control.revive(entry, by=by, max_revivals=max_revivals)
-        entry.suspended, entry.watched = None, True
+        entry.suspended = None
         try:
             async with self._log.naming(run_id, READ):
-                shown = await self._control.revive(entry, by=by, max_revivals=max_revivals, suspended=True)
-            await self._log.end_quarantine(run_id, by=by)
+                told = await self._control.write_revival(entry, by=by, max_revivals=max_revivals, why=reason)
+            await self._log.end_quarantine(run_id, by=by)  # before it is entered: then it is named again
         except OnwardError:
             entry.suspended = reason if entry.loaded is None and not entry.queued else None
             raise
-        if shown["revival"]["ok"]:
-            shown["revival"] |= {"reason": "quarantined", "detail": reason}
-        return shown
+        return self._control.enter_revived(entry, told, suspended=True)
 
     async def interactions(self, run_id: str | None = None) -> list[Json]:
         entries = self._entries.values() if run_id is None else [self._entry(run_id)]
