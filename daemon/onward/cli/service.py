@@ -84,8 +84,9 @@ def uninstall(scope: Scope) -> int:
     _do(*scope.systemctl, "disable", "--now", "onward.service", check=False)
     if not scope.user:
         _do(*scope.systemctl, "disable", "--now", "onward.socket", check=False)
-    for path in (scope.units / "onward.service", scope.drop_ins, scope.units / "onward.socket"):
-        scope.remove(path)
+    scope.remove(scope.units / "onward.service")
+    scope.remove(scope.units / "onward.socket")
+    scope.remove_drop_ins()
     if not scope.user:
         scope.remove(scope.sysusers)
         scope.remove(scope.tmpfiles)
