@@ -62,10 +62,8 @@ def allow_path(directory: Path, scope: Scope) -> int:
     path = directory.resolve()
     if not path.is_dir():
         raise BadRequest(f"{str(directory)!r} is no directory")
-    if set(str(path)) & set(' \t\n"\\%:'):
-        raise BadRequest(
-            f"{str(path)!r} cannot be named in a unit file: it holds a space, quote, colon, % or backslash"
-        )
+    if (reason := why_not_allowed(path)) is not None:
+        raise BadRequest(reason)
     # With the minus a directory that is away (not mounted) keeps nobody from starting.
     lines = ["[Service]", f"ReadWritePaths=-{path}"]
     if any(path.is_relative_to(home) for home in ("/home", "/root", "/run/user")):
@@ -76,6 +74,17 @@ def allow_path(directory: Path, scope: Scope) -> int:
     say(f"the service may write below {path}; the user `onward` needs permission there too, for example:")
     say(f"  setfacl -R -m u:onward:rwX -m d:u:onward:rwX {path}")
     return 0
+
+
+def why_not_allowed(path: Path) -> str | None:
+    """Return why no unit file can let the machine's service write below an absolute path, or None."""
+    if not str(path).isprintable() or set(str(path)) & set(" \"'\\%:"):
+        return f"{str(path)!r} cannot be named in a unit file: it holds a space, quote, colon, % or backslash"
+    if path.is_relative_to("/tmp"):  # noqa: S108  (it is named, not used)
+        return (
+            f"{str(path)!r} is not what the service sees there: its /tmp is /var/lib/onward/tmp. Name another directory"
+        )
+    return None
 
 
 def uninstall(scope: Scope) -> int:
