@@ -81,6 +81,13 @@ class Scope:
             return
         say(f"removed {path}")
 
+    def remove_drop_ins(self) -> None:
+        """Remove the drop-ins that were placed here; those of the administrator stay."""
+        for path in (self.drop_ins / "254.conf", *sorted(self.drop_ins.glob("allow-*.conf"))):
+            self.remove(path)
+        if self.drop_ins.is_dir() and not any(self.drop_ins.iterdir()):
+            self.remove(self.drop_ins)
+
     def remove_versions(self) -> None:
         """Remove the versions that were installed here, and nothing else that may lie beside them."""
         self.remove(self.current)

@@ -18,38 +18,37 @@ _WHEEL = re.compile(r"onward-([0-9][^-]*)-.*\.whl")
 
 
 def install(wheel: Path | None, scope: Scope) -> int:
-    """Place units and, where one is given, the version in `wheel`; start the service."""
+    """Place units and, where one is given, the version in `wheel`; start the service, or restart it into them.
+
+    Raises:
+        OnwardError: The service does not start. What was installed before is what runs again.
+    """
     scope.check_user()
+    before = _linked(scope)
     if wheel is not None:
         _place_version(wheel, scope)
     elif not scope.current.exists():
         _use_running_installation(scope)
-    units = shipped("systemd")
-    scope.put(units / scope.unit_source, scope.units / "onward.service")
-    if not scope.user:
-        scope.put(units / "onward.socket", scope.units / "onward.socket")
-        scope.put(units / "onward.sysusers", scope.sysusers)
-        scope.put(units / "onward.tmpfiles", scope.tmpfiles)
-        scope.make_directory(scope.config)
-    if _systemd_version() >= DELEGATES_SUBGROUPS:
-        scope.put(units / "onward.service.d/254.conf", scope.drop_ins / "254.conf")
-    if not scope.user:
-        _do("systemd-sysusers", str(scope.sysusers))
-        _do("systemd-tmpfiles", "--create", str(scope.tmpfiles))
-    _do(*scope.systemctl, "daemon-reload")
-    _do(*scope.systemctl, "enable", "--now", "onward.service")
+    _place_units(scope)
+    _do(*scope.systemctl, "enable", "onward.service")
+    _restart(scope, before)
     _say_where(scope)
     return 0
 
 
 def upgrade(wheel: Path, scope: Scope) -> int:
-    """Install the version in `wheel` beside the others and restart into it; commands go on meanwhile."""
+    """Install the version in `wheel` beside the others and restart into it; commands go on meanwhile.
+
+    Raises:
+        OnwardError: The service does not start with it. The version before is what runs again.
+    """
     scope.check_user()
-    before = os.readlink(scope.current) if scope.current.is_symlink() else None
+    before = _linked(scope)
     if before is None:
         raise BadRequest("no service is installed: onward service install first")
     version = _place_version(wheel, scope)
-    _do(*scope.systemctl, "restart", "onward.service")
+    _place_units(scope)
+    _restart(scope, before)
     say(f"runs {version}; to go back: ln -sfn {before} {scope.current} && {' '.join(scope.systemctl)} restart onward")
     return 0
 
@@ -62,10 +61,8 @@ def allow_path(directory: Path, scope: Scope) -> int:
     path = directory.resolve()
     if not path.is_dir():
         raise BadRequest(f"{str(directory)!r} is no directory")
-    if set(str(path)) & set(' \t\n"\\%:'):
-        raise BadRequest(
-            f"{str(path)!r} cannot be named in a unit file: it holds a space, quote, colon, % or backslash"
-        )
+    if (reason := why_not_allowed(path)) is not None:
+        raise BadRequest(reason)
     # With the minus a directory that is away (not mounted) keeps nobody from starting.
     lines = ["[Service]", f"ReadWritePaths=-{path}"]
     if any(path.is_relative_to(home) for home in ("/home", "/root", "/run/user")):
@@ -78,14 +75,26 @@ def allow_path(directory: Path, scope: Scope) -> int:
     return 0
 
 
+def why_not_allowed(path: Path) -> str | None:
+    """Return why no unit file can let the machine's service write below an absolute path, or None."""
+    if not str(path).isprintable() or set(str(path)) & set(" \"'\\%:"):
+        return f"{str(path)!r} cannot be named in a unit file: it holds a space, quote, colon, % or backslash"
+    if path.is_relative_to("/tmp"):  # noqa: S108  (it is named, not used)
+        return (
+            f"{str(path)!r} is not what the service sees there: its /tmp is /var/lib/onward/tmp. Name another directory"
+        )
+    return None
+
+
 def uninstall(scope: Scope) -> int:
     """Stop the service and remove what `install`, `upgrade` and `allow-path` placed; runs and configuration stay."""
     scope.check_user()
     _do(*scope.systemctl, "disable", "--now", "onward.service", check=False)
     if not scope.user:
         _do(*scope.systemctl, "disable", "--now", "onward.socket", check=False)
-    for path in (scope.units / "onward.service", scope.drop_ins, scope.units / "onward.socket"):
-        scope.remove(path)
+    scope.remove(scope.units / "onward.service")
+    scope.remove(scope.units / "onward.socket")
+    scope.remove_drop_ins()
     if not scope.user:
         scope.remove(scope.sysusers)
         scope.remove(scope.tmpfiles)
@@ -98,6 +107,56 @@ def uninstall(scope: Scope) -> int:
     return 0
 
 
+def _linked(scope: Scope) -> str | None:
+    return os.readlink(scope.current) if scope.current.is_symlink() else None
+
+
+def _running(scope: Scope) -> Path | None:
+    """Return the installation that the daemon runs from, which need not be `current`; None while none runs."""
+    told = _do(*scope.systemctl, "show", "-p", "MainPID", "--value", "onward.service", check=False).strip()
+    try:
+        # By its own name: the link of a virtual environment's interpreter leads out of it.
+        program = Path(f"/proc/{int(told)}/cmdline").read_bytes().split(b"\0")[0]
+    except (OSError, ValueError):
+        return None
+    return Path(os.fsdecode(program)).parent.parent
+
+
+def _place_units(scope: Scope) -> None:
+    """Place the units that `current` is shipped with, and what they need."""
+    shipped_there = scope.current.glob("lib/python*/site-packages/onward/_data/systemd")
+    units = next(shipped_there, None) or shipped("systemd")
+    scope.put(units / scope.unit_source, scope.units / "onward.service")
+    if not scope.user:
+        scope.put(units / "onward.socket", scope.units / "onward.socket")
+        scope.put(units / "onward.sysusers", scope.sysusers)
+        scope.put(units / "onward.tmpfiles", scope.tmpfiles)
+        scope.make_directory(scope.config)
+    if _systemd_version() >= DELEGATES_SUBGROUPS:
+        scope.put(units / "onward.service.d/254.conf", scope.drop_ins / "254.conf")
+    if not scope.user:
+        _do("systemd-sysusers", str(scope.sysusers))
+        _do("systemd-tmpfiles", "--create", str(scope.tmpfiles))
+    _do(*scope.systemctl, "daemon-reload")
+
+
+def _restart(scope: Scope, before: str | None) -> None:
+    """Restart into `current`; where that fails, go back to `before` and say so."""
+    try:
+        _do(*scope.systemctl, "restart", "onward.service")
+    except OnwardError as error:
+        tried = _linked(scope)
+        if before in (None, tried):
+            raise
+        say(f"the service does not start with {tried}: back to {before}")
+        scope.link(str(before))
+        _place_units(scope)
+        # Else the failed starts of the other version would count against this one.
+        _do(*scope.systemctl, "reset-failed", "onward.service", check=False)
+        _do(*scope.systemctl, "restart", "onward.service")
+        raise OnwardError(f"{before} runs again, because {tried} does not start: {error}") from error
+
+
 def _place_version(wheel: Path, scope: Scope) -> str:
     """Make `<version>/` from the wheel and let `current` be it; returns the version. A half one is made anew."""
     os.umask(0o022)  # the service's user must be able to read it
@@ -106,7 +165,8 @@ def _place_version(wheel: Path, scope: Scope) -> str:
         raise BadRequest(f"{str(wheel)!r} is no wheel of Onward (onward-VERSION-py3-none-any.whl)")
     version = found[1]
     target = scope.versions / version
-    if target.exists() and scope.current.exists() and target.samefile(scope.current):
+    running = _running(scope)
+    if running is not None and running.exists() and target.exists() and target.samefile(running):
         raise BadRequest(f"{version} is what runs now: a living installation is never changed. Give it another version")
     scope.make_directory(scope.versions)
     shutil.rmtree(target, ignore_errors=True)
