@@ -92,6 +92,32 @@ def test_a_suspended_run_stays_so_until_it_is_revived() -> None:
     assert fold_facts([SUSPENDED, fact("Released", what="hold", run_id="x"), fact("Released")]).suspended
 
 
+ANEW = fact("HeldAnew")
+LET_GO = fact("Released", what="hold", run_id="x", machine_id=HERE[0], runs_inode=HERE[1])
+
+
+@pytest.mark.parametrize(
+    ("facts", "passes"),
+    [
+        ([start()], False),
+        ([start(), LET_GO], True),
+        ([start(), LET_GO, start(), STOP, start()], True),
+        ([start(), LET_GO, ANEW], False),
+        ([start(), LET_GO, ANEW, LET_GO], True),
+        ([start(), ANEW, LET_GO, start()], True),
+        ([start(), LET_GO, fact("Released", what="hold", machine_id=HERE[0], runs_inode=HERE[1])], False),
+        ([start(), {**LET_GO, "runs_inode": 9}], False),
+        ([start(), LET_GO, REVIVED], True),
+        ([start(), REVIVED], False),
+    ],
+)
+def test_a_run_that_was_released_by_name_passes_until_runs_are_held_anew(facts: list[Json], passes: bool) -> None:
+    """Over restarts, in this place alone; that it may go on here, wherever it was before, is true for ever."""
+    for folded in (fold_facts(facts), fold_facts(kept_facts(facts, NOW))):
+        assert folded.passes_hold("x", HERE) is passes
+        assert folded.lets_go("x", HERE) is (LET_GO in facts)
+
+
 @pytest.mark.parametrize(
     ("facts", "watched"),
     [

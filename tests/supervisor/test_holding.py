@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from anyio import lowlevel
 
+from onward.core.daemon_facts import CRASH_LOOP
 from onward.core.records import Json
 from tests.supervisor.desk import Desk
 from tests.support import eventually
@@ -78,5 +79,58 @@ async def test_a_run_that_was_revived_without_a_daemon_is_named_by_the_next(tmp_
     await desk.store.append_fact(type="Released", what="quarantine", run_id=run_id, by="anna")
     async with desk.serving():
         assert [(fact["type"], fact.get("doing")) for fact in await named(desk)][1:] == [("RunEntering", "entered")]
+    async with desk.serving():
+        await desk.until(status="quarantined")
+
+
+async def test_a_run_that_was_released_by_name_goes_on_after_a_crash(tmp_path: Path) -> None:
+    """Until runs are held anew; the others stay held."""
+    desk = Desk(tmp_path, [SLOW])
+    async with desk.serving() as supervisor:
+        await supervisor.hold(by="anna", reason="an upgrade")
+        other, mine = await desk.start(), await desk.start()
+        await desk.until(waiting_on="release")
+        await supervisor.release(mine, by="anna")
+        await eventually(lambda: desk.asked)
+    desk.asked.clear()
+    async with desk.serving() as supervisor:
+        await eventually(lambda: desk.asked)
+        assert supervisor._entries[mine].loaded is not None
+        assert (await supervisor.get_run(other))["waiting_on"] == "release"
+        await supervisor.hold(by="anna", reason="another")
+    async with desk.serving() as supervisor:
+        assert (await desk.until(waiting_on="release"))["error"] == "another"
+
+
+async def test_a_release_by_name_does_not_outlast_its_hold(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, [SLOW])
+    async with desk.serving() as supervisor:
+        await supervisor.hold(by="anna", reason="an upgrade")
+        run_id = await desk.start()
+        await desk.until(waiting_on="release")
+        await supervisor.release(run_id, by="anna")
+        await eventually(lambda: desk.asked)
+    desk.store.held = None  # somebody removes the file
+    async with desk.serving():
+        await eventually(lambda: len(desk.asked) == 2)
+    desk.store.held = "and puts it there again"
+    async with desk.serving():
+        await desk.until(waiting_on="release")
+
+
+async def test_a_run_let_go_in_a_crash_loop_is_named_as_it_may_be_the_cause(tmp_path: Path) -> None:
+    """Nothing was found out about it, as nothing was read; should it be the one, the next daemon leaves it alone."""
+    desk = Desk(tmp_path, [SLOW])
+    async with desk.serving():
+        run_id = await desk.start()
+        await eventually(lambda: desk.asked)
+    desk.asked.clear()
+    for _ in range(CRASH_LOOP):
+        await desk.store.append_fact(type="DaemonStarted", boot_id=desk.processes.boot_id)
+    async with desk.serving() as supervisor:
+        assert list((await supervisor.daemon())["hold"]["reasons"]) == ["crash-loop"]
+        await desk.until(waiting_on="release")
+        await supervisor.release(run_id, by="anna")
+        await eventually(lambda: desk.asked)
     async with desk.serving():
         await desk.until(status="quarantined")

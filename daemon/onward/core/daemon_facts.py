@@ -50,6 +50,8 @@ class DaemonFacts:
     """Where these runs came from, when somebody said that they are not to be waited for there."""
     released: dict[str, Place] = field(default_factory=dict)
     """Runs that go on in the place that is named, wherever they were before."""
+    let_go: set[str] = field(default_factory=set)
+    """Runs among them that were released by name since a hold last began or ended."""
     suspended: dict[str, str] = field(default_factory=dict)
     """Runs that are not read before a human revives them, and why."""
     watched: set[str] = field(default_factory=set)
@@ -63,6 +65,10 @@ class DaemonFacts:
     def lets_go(self, run_id: str, here: Place) -> bool:
         """Whether a human said that this very run is to go on here."""
         return self.released.get(run_id) == here
+
+    def passes_hold(self, run_id: str, here: Place) -> bool:
+        """Whether a human let this very run go on here, whatever holds the others."""
+        return run_id in self.let_go and self.lets_go(run_id, here)
 
     @property
     def life(self) -> Life | None:
@@ -145,6 +151,7 @@ def kept_facts(facts: Sequence[Json], now: str) -> list[Json]:
     life = folded.life
     begun = [at for at, fact in enumerate(facts) if fact.get("type") == "DaemonStarted"]
     lives_from = begun[-KEPT_LIVES] if len(begun) >= KEPT_LIVES else 0
+    anew = max((at for at, fact in enumerate(facts) if fact.get("type") == "HeldAnew"), default=None)
     first = begun[:1]  # it may be what says where these runs belong
 
     def keeps(at: int, fact: Json) -> bool:
@@ -160,6 +167,8 @@ def kept_facts(facts: Sequence[Json], now: str) -> list[Json]:
             case "Released":
                 released = folded.watched if fact.get("what") == QUARANTINE else folded.released
                 return not _run_id(fact) or _run_id(fact) in released
+            case "HeldAnew":
+                return at == anew
             case _:
                 return seconds_between(str(fact.get("ts")), now) <= KEPT_OTHERS_S
 
@@ -254,18 +263,26 @@ def _released(facts: DaemonFacts, fact: Json) -> None:
     facts.released.pop(run_id, None)
     if (here := _place(fact, "")) is not None:
         facts.released[run_id] = here
+        facts.let_go.add(run_id)
     while len(facts.released) > KEPT_RELEASES:
-        del facts.released[next(iter(facts.released))]
+        oldest = next(iter(facts.released))
+        del facts.released[oldest]
+        facts.let_go.discard(oldest)
 
 
 def _released_all(facts: DaemonFacts, fact: Json) -> None:
     for life in facts.lives:
         life.excused = True
+    facts.let_go.clear()
     here, there = _place(fact, ""), _place(fact, "from_")
     if here is not None:
         facts.home = here
     if there is not None:
         facts.left.add(there)
+
+
+def _held_anew(facts: DaemonFacts, fact: Json) -> None:
+    facts.let_go.clear()
 
 
 def _run_id(fact: Json) -> str:
@@ -287,4 +304,5 @@ _HANDLERS = {
     "RunEntered": _run_entered,
     "RunSuspended": _run_suspended,
     "Released": _released,
+    "HeldAnew": _held_anew,
 }

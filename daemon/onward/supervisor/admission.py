@@ -7,7 +7,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from onward.core.daemon_facts import COPY, ENTERED, READ, StartDecision, has_settled, is_suspect
+from onward.core.daemon_facts import ENTERED, LOOP, READ, StartDecision, has_settled, is_suspect
 from onward.ports.clock import Clock
 from onward.ports.store import RunStore
 from onward.supervisor.daemon_log import DaemonLog
@@ -60,7 +60,6 @@ class Admission:
         self._tasks: TaskGroup | None = None
         self._idle = anyio.Event()
         self._decided: StartDecision | None = None
-        self._let_go: set[str] = set()
         self._found: list[Entry] = []
         self.hold = Hold()
         self.working = 0
@@ -119,9 +118,7 @@ class Admission:
 
     def _held(self, entry: Entry) -> str | None:
         """Return why the run is not let in."""
-        if not self.hold.on or entry.run_id in self._let_go:
-            return None
-        if list(self.hold.reasons) == [COPY] and self._log.facts.lets_go(entry.run_id, self._log.here):
+        if not self.hold.on or self._log.facts.passes_hold(entry.run_id, self._log.here):
             return None
         return "; ".join(self.hold.reasons.values())
 
@@ -131,19 +128,16 @@ class Admission:
         entry.notify()
 
     def hold_all(self, word: str, reason: str) -> None:
-        """Let no run in from now on, one that was let go before neither."""
+        """Let no run in from now on that is not let go."""
         self.hold.reasons[word] = reason
-        self._let_go.clear()
 
     def let_go(self, entry: Entry) -> None:
-        """Let one run in, whatever holds the others."""
-        self._let_go.add(entry.run_id)
+        """Let one run in that passes the hold now."""
         self._go_on(entry)
 
     def let_all_go(self) -> None:
         """Let all runs in that were held."""
         self.hold.reasons.clear()
-        self._let_go.clear()
         for entry in list(self._entries.values()):
             self._go_on(entry)
 
@@ -179,8 +173,8 @@ class Admission:
                 await self._watched(entry)
 
     def _is_watched(self, entry: Entry) -> bool:
-        """Whether the run is named when it is entered, as it ended a daemon before."""
-        return entry.run_id in self._log.facts.watched
+        """Whether the run is named when it is entered: it ended a daemon before, or may be what ended so many."""
+        return entry.run_id in self._log.facts.watched or LOOP in self.hold.reasons
 
     async def _look_at_all(self, entries: Sequence[Entry], *, one_by_one: bool) -> None:
         if one_by_one:

@@ -78,13 +78,22 @@ class DaemonLog:
             await self._append("Released", what=QUARANTINE, run_id=run_id, by=by)
 
     async def release(self, run_id: str, *, by: str) -> None:
-        """Let one run go on in this place, wherever it was before.
+        """Let one run go on in this place, wherever it was before and whatever holds the others now.
 
         Raises:
             StoreError: It could not be noted.
         """
-        if not self.facts.lets_go(run_id, self.here):
+        if not self.facts.passes_hold(run_id, self.here):
             await self._append("Released", what=HOLD, run_id=run_id, by=by, **self._place("", self.here))
+
+    async def hold_anew(self) -> None:
+        """Let no run pass that was released by name before.
+
+        Raises:
+            StoreError: It could not be noted.
+        """
+        if self.facts.let_go:
+            await self._append("HeldAnew")
 
     async def release_all(self, *, by: str) -> None:
         """Make this the place where these runs belong, and let the deaths of daemons so far be forgotten.

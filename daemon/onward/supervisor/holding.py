@@ -45,10 +45,13 @@ class Holding:
             reasons[ASKED] = why or "asked for at the start"
         if reasons:
             log.warning("runs are held", reasons=reasons)
+        elif self._log.facts.let_go:
+            await self._log.note("HeldAnew")  # whatever it was is over: the next hold holds those runs too
 
     async def hold(self, *, by: str, reason: str) -> None:
         """Let no run be entered any more, over restarts too."""
         why = clean(reason) or f"asked for by {by}"
+        await self._log.hold_anew()
         await self._store.set_hold(why)
         self._admission.hold_all(ASKED, why)
         log.warning("runs are held", by=by, reason=why)
@@ -59,7 +62,7 @@ class Holding:
         if entry is None:
             await self._release_all(by=by)
             return
-        if entry.held == ELSEWHERE or COPY in self._admission.hold.reasons:
+        if entry.held is not None or self._admission.hold.on:
             await self._log.release(entry.run_id, by=by)
         self._admission.let_go(entry)
 
