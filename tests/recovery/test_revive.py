@@ -239,6 +239,40 @@ def test_a_run_with_which_the_daemon_died_is_not_read_before_a_human_revives_it(
     assert inspect(run).reason == "interrupted"
 
 
+ASIDE_REFUSED = [("damaged", b"no journal"), ("newer", [*AT_WORK, {"type": "Sealed", "must": True}])]
+ASIDE_AND_WELL = [
+    WAITING,
+    [*AT_WORK, j.turn(1, j.text("42"), seen=2), j.ended()],
+    [*AT_WORK, {"type": "CancelRequested", "by": "me"}],
+]
+
+
+@pytest.mark.parametrize(("reason", "content"), ASIDE_REFUSED, ids=[reason for reason, _ in ASIDE_REFUSED])
+def test_a_run_that_was_set_aside_stays_so_where_its_revive_is_refused(
+    reason: str, content: Any, tmp_path: Path
+) -> None:
+    run = put(tmp_path, content)
+    facts_of(tmp_path, SUSPENDED)
+    before, facts = tree(run), (tmp_path / "daemon.jsonl").read_bytes()
+    done = revive(run)
+    assert (done.ok, done.reason) == (False, reason)
+    assert (tree(run), (tmp_path / "daemon.jsonl").read_bytes()) == (before, facts)
+    assert inspect(run).reason == "quarantined"
+
+
+@pytest.mark.parametrize("content", ASIDE_AND_WELL, ids=["waiting", "finished", "cancelled"])
+def test_a_run_that_was_set_aside_may_need_no_more_than_to_be_read_again(content: Any, tmp_path: Path) -> None:
+    """As a daemon answers: it is revived out of that, and nothing is written of it."""
+    run = put(tmp_path, content)
+    facts_of(tmp_path, SUSPENDED)
+    before = tree(run)
+    done = revive(run)
+    assert (done.ok, done.reason, done.detail) == (True, "quarantined", SUSPENDED["reason"])
+    assert tree(run) == before
+    assert records_in(tmp_path / "daemon.jsonl")[-1]["type"] == "Released"
+    assert inspect(run).reason != "quarantined"
+
+
 def test_other_runs_and_other_boots_are_not_blamed(tmp_path: Path) -> None:
     run = put(tmp_path, AT_WORK)
     for facts in ([BEGAN, NAMED | {"run_id": "worker-2"}], [BEGAN | {"boot_id": "other"}, NAMED]):

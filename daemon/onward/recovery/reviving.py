@@ -4,7 +4,6 @@ import os
 import pwd
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -12,7 +11,7 @@ import anyio
 from onward.core.daemon_facts import QUARANTINE
 from onward.core.fold import NewerRecord
 from onward.core.index import index_of, sidecars_of
-from onward.core.inspection import Revival, by_hand, revive_refused, revived
+from onward.core.inspection import Revival, by_hand, out_of_quarantine, revive_refused, revived
 from onward.core.plan import damage_of, lost_records
 from onward.core.replay import NotAJournal
 from onward.errors import BadRequest, NotFound, OnwardError, Refused, StoreError
@@ -93,12 +92,13 @@ def _not(target: Target, reason: str, detail: str) -> Revival:
 async def _revive(holder: Holder, path: Path, aside: Mapping[str, str], cap: int | None, by: str) -> Revival:
     store = await open_for_one_act(path.parent, SystemClock(), holder)
     try:
-        if (why := aside.get(path.name)) is None:
-            return await _append(store, path.name, cap, by)
-        # First: whoever dies with its journal in hand has said before that a human asked for it.
-        await store.append_fact(type="Released", what=QUARANTINE, run_id=path.name, by=by)
         told = await _append(store, path.name, cap, by)
-        return replace(told, reason="quarantined", detail=why) if told.ok else told
+        if (why := aside.get(path.name)) is None:
+            return told
+        told = out_of_quarantine(told, why)
+        if told.ok:  # else it stays as it is, unread by the next daemon
+            await store.append_fact(type="Released", what=QUARANTINE, run_id=path.name, by=by)
+        return told
     finally:
         await store.close()
 
