@@ -37,11 +37,11 @@ def bare(tmp_path: Path, opt: Path) -> Iterator[Service]:
     shutil.rmtree(own)
 
 
-def onward(bare: Service, *words: str) -> str:
+def onward(bare: Service, *words: str, status: int = 0) -> str:
     """Run the command line as root, with whatever Onward there is."""
     path = "PYTHONPATH=/opt/unpacked:/opt/dependencies"
     done = bare.machine.run(*OFFLINE, path, str(installed.interpreter()), "-m", "onward", *words, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stderr
 
 
@@ -80,6 +80,27 @@ def test_versions_come_and_go_under_commands_in_flight_and_nothing_is_left(bare:
     drop_ins = "/etc/systemd/system/onward.service.d"  # these two are not what `install` placed
     assert sorted(left) == [f"{drop_ins}/boot-id.conf", f"{drop_ins}/test.conf"]
     assert bare.runs.is_dir()
+
+
+def test_a_version_that_does_not_start_gives_way_to_the_one_before_under_commands_in_flight(bare: Service) -> None:
+    dist = {("next" if "99" in wheel.name else "this"): f"/opt/dist/{wheel.name}" for wheel in bare_wheels(bare)}
+    onward(bare, "service", "install", dist["this"])
+    until(bare.serves, 60)
+    first = bare.get("/v1/daemon").body["version"]
+    bare.make_workspace("shared")
+    world = World(bare)
+    world.start_all(2)
+    world.until_in_first_batch()
+    installed.break_wheel(next(wheel for wheel in bare_wheels(bare) if "99" in wheel.name))
+    told = onward(bare, "service", "upgrade", dist["next"], status=1)
+    assert f"{first} runs again, because 99.0 does not start" in told
+    until(bare.serves, 60)
+    assert bare.get("/v1/daemon").body["version"] == first
+    assert f"{first} is what runs now" in onward(bare, "service", "install", dist["this"], status=2)
+    world.let_go()
+    world.until_ended()
+    assert world.problems() == []
+    assert [outcome for outcome in world.outcomes() if outcome.startswith("interrupted")] == []
 
 
 def bare_wheels(bare: Service) -> list[Path]:

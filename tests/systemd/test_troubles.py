@@ -1,5 +1,6 @@
 """What goes wrong around the service: memory, disk, configuration, a stop that a socket outlives."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from tests.crash.scenario import turn
 from tests.e2e.instances import shell
 from tests.support import until
 from tests.systemd.machine import Machine
-from tests.systemd.service import HOME, Service
+from tests.systemd.service import HOME, ROOT, Service
 from tests.systemd.world import RUNS, World
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -104,6 +105,25 @@ def test_with_the_socket_unit_the_first_question_starts_the_daemon_and_a_stop_le
         assert machine.property("ActiveState") == "active"
         up.systemctl("stop", "onward.service")
         assert up.socket.is_socket()
+
+
+def test_the_socket_unit_can_be_enabled_beside_a_running_service_under_a_command_in_flight(up: Service) -> None:
+    """By the words of the manual."""
+    words = re.search(r"`(systemctl enable onward.socket; .*?)`", (ROOT / "systemd/README.md").read_text(), re.DOTALL)
+    assert words is not None
+    world = World(up)
+    world.start_all(1)
+    world.until_in_first_batch()
+    before = up.pid
+    up.machine.run("sh", "-ec", words[1])
+    up.until_back(but=before)
+    assert up.machine.property("ActiveState", "onward.socket") == "active"
+    world.let_go()
+    world.until_ended()
+    assert world.problems() == []
+    assert [outcome for outcome in world.outcomes() if outcome.startswith("interrupted")] == []
+    up.systemctl("stop", "onward.service")
+    assert up.get("/healthz").status == 200
 
 
 def test_log_entries_can_be_searched_by_run_and_severity(up: Service) -> None:

@@ -24,7 +24,7 @@ def install(wheel: Path | None, scope: Scope) -> int:
         OnwardError: The service does not start. What was installed before is what runs again.
     """
     scope.check_user()
-    before = _linked(scope)
+    before = _before(scope)
     if wheel is not None:
         _place_version(wheel, scope)
     elif not scope.current.exists():
@@ -43,7 +43,7 @@ def upgrade(wheel: Path, scope: Scope) -> int:
         OnwardError: The service does not start with it. The version before is what runs again.
     """
     scope.check_user()
-    before = _linked(scope)
+    before = _before(scope)
     if before is None:
         raise BadRequest("no service is installed: onward service install first")
     version = _place_version(wheel, scope)
@@ -111,6 +111,12 @@ def _linked(scope: Scope) -> str | None:
     return os.readlink(scope.current) if scope.current.is_symlink() else None
 
 
+def _before(scope: Scope) -> str | None:
+    """Return what to go back to: the version that runs, else the one that is to."""
+    running = _running(scope)
+    return running.name if running is not None and running.parent == scope.versions else _linked(scope)
+
+
 def _running(scope: Scope) -> Path | None:
     """Return the installation that the daemon runs from, which need not be `current`; None while none runs."""
     told = _do(*scope.systemctl, "show", "-p", "MainPID", "--value", "onward.service", check=False).strip()
@@ -148,13 +154,13 @@ def _restart(scope: Scope, before: str | None) -> None:
         tried = _linked(scope)
         if before in (None, tried):
             raise
-        say(f"the service does not start with {tried}: back to {before}")
+        say(f"{tried} does not start: {error}")
         scope.link(str(before))
         _place_units(scope)
         # Else the failed starts of the other version would count against this one.
         _do(*scope.systemctl, "reset-failed", "onward.service", check=False)
         _do(*scope.systemctl, "restart", "onward.service")
-        raise OnwardError(f"{before} runs again, because {tried} does not start: {error}") from error
+        raise OnwardError(f"{before} runs again, because {tried} does not start") from error
 
 
 def _place_version(wheel: Path, scope: Scope) -> str:
