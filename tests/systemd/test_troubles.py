@@ -161,3 +161,18 @@ def test_root_may_ask_the_doctor_about_the_service(up: Service) -> None:
     told = up.machine.run("/opt/onward/current/bin/onward", "doctor", check=False)
     assert [line for line in told.stdout.splitlines() if line.startswith("fail")] == []
     assert "the runs are in /var/lib/onward/runs" in told.stdout
+
+
+def test_a_key_in_the_credential_store_reaches_the_provider_and_nothing_else(up: Service) -> None:
+    """Without it a start is refused; with it the run asks (nobody answers here), and no file of ours has the key."""
+    assert up.ask_for("openai/gpt-5").status == 422
+    store = "install -d -m 700 /etc/credstore; umask 077; printf sk-from-the-store-4711 > /etc/credstore/openai-api-key"
+    up.machine.run("sh", "-ec", store)
+    up.systemctl("restart", "onward.service")
+    asked = up.ask_for("openai/gpt-5")
+    assert asked.status == 201
+    run_id = asked.body["run_id"]
+    up.until(lambda: "InferenceFailed" in up.types(run_id))
+    assert up.records(run_id, "InferenceFailed")[0]["failure"] == "network"
+    found = up.machine.run("grep", "-rl", "sk-from-the-store-4711", str(HOME), "/var/log", check=False)
+    assert found.stdout == ""

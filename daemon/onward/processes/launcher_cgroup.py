@@ -72,18 +72,7 @@ def leaders(group: str) -> "list[int]":
 def signal_all(group: str, *signals: int) -> None:
     """Signal whoever is in the group, each looked at once more through its pidfd."""
     for pid in members(group):
-        try:
-            fd = os.pidfd_open(pid)
-        except OSError:
-            continue
-        try:
-            if pid in members(group):
-                for number in signals:
-                    _signal.pidfd_send_signal(fd, number)
-        except OSError:
-            pass
-        finally:
-            os.close(fd)
+        kernel.signal_if(pid, lambda pid=pid: pid in members(group), *signals)  # type: ignore[misc]
 
 
 def kill(group: str) -> None:

@@ -8,6 +8,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+    from collections.abc import Callable
 else:
     import _signal  # the module `signal` costs 4 ms more: it builds enums
 
@@ -126,18 +127,29 @@ def process_tree(root: int, markers: "frozenset[bytes]") -> "dict[int, int]":
 
 def signal_process(pid: int, ticks: int, *signals: int) -> None:
     """Send signals to this very process; nothing happens where it is gone, however often its pid was used again."""
+
+    def is_it() -> bool:
+        parsed = parse_stat(read_small(f"/proc/{pid}/stat"))
+        return parsed is not None and parsed[1] == ticks
+
+    signal_if(pid, is_it, *signals)
+
+
+def signal_if(pid: int, is_it: "Callable[[], bool]", *signals: int) -> None:
+    """Send signals to whoever has this pid, if it is who is meant.
+
+    Asked after the open: what is signalled through the descriptor is what was looked at, or nobody.
+    """
     try:
         fd = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        # Looked at after the open: what is signalled is what was looked at, or nobody.
-        parsed = parse_stat(read_small(f"/proc/{pid}/stat"))
-        if parsed is not None and parsed[1] == ticks:
+        if is_it():
             for number in signals:
                 _signal.pidfd_send_signal(fd, number)
     except OSError:
-        pass
+        pass  # it ended meanwhile: there is nobody to be signalled
     finally:
         os.close(fd)
 

@@ -31,7 +31,7 @@ from onward.processes.isolation import PROCESS_GROUPS, Isolation, is_in_a_call, 
 from onward.recovery.recover import Claimant
 from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_store
-from onward.store.lock import this_process
+from onward.store.lock import Holder, this_process
 from onward.supervisor import logs
 from onward.supervisor.configuration import ConfigurationFiles
 from onward.supervisor.last_good import keep
@@ -110,16 +110,10 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
         allow_network_fs=settings.daemon.allow_network_fs,
         secrets=world.secrets,
     )
-    closing = AsyncExitStack()
     store = await _open_in_the_end(open_it, places.socket, world.manager)
+    closing = AsyncExitStack()
+    closing.push_async_callback(store.close)  # last of all, whatever fails to close before it
     try:
-        claimant = Claimant(
-            machine_id=store.machine_id,
-            runs_inode=store.runs_inode,
-            boot_id=holder.boot_id,
-            pid=holder.pid,
-            start_ticks=holder.start_ticks,
-        )
         models: Models
         if world.models:
             models = world.models(places, clock)
@@ -145,7 +139,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
             tools=builtin_tools(),
             models=models,
             clock=clock,
-            claimant=claimant,
+            claimant=_claimant(store, holder),
             agent_dirs=places.agent_dirs,
             configuration=configuration,
             on_questions=notifier.look,
@@ -168,9 +162,18 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
     finally:
         with anyio.CancelScope(shield=True):
             await closing.aclose()
-            await store.close()
     log.info("stopped")
     return 0
+
+
+def _claimant(store: FileStore, holder: Holder) -> Claimant:
+    return Claimant(
+        machine_id=store.machine_id,
+        runs_inode=store.runs_inode,
+        boot_id=holder.boot_id,
+        pid=holder.pid,
+        start_ticks=holder.start_ticks,
+    )
 
 
 async def _open_in_the_end(
