@@ -1,4 +1,4 @@
-"""Waiting for conditions: never a bare sleep, always a deadline."""
+"""Waiting for conditions: never a bare sleep, always a deadline; and what the kernel says of a process."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,14 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
+from onward.processes.launcher_kernel import read_small
+
 T = TypeVar("T")
+
+
+def state_of(pid: int) -> str:
+    """Return the state letter of a process (proc(5)); empty when there is none."""
+    return read_small(f"/proc/{pid}/stat").rpartition(b") ")[2][:1].decode()
 
 
 def until(condition: Callable[[], T], timeout_s: float = 15.0) -> T:

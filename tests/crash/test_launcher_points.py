@@ -5,13 +5,12 @@ import signal
 
 import pytest
 
-from onward.processes.launcher_kernel import read_small
 from tests.crash.harness import Home
 from tests.crash.journals import read_journal
 from tests.crash.lives import KEY, die_of, live_to_the_end, recovers_to_the_same, start
 from tests.crash.oracle import problems_with
 from tests.crash.scenario import bump, call, effects, turn, write_script
-from tests.support import until
+from tests.support import state_of, until
 
 LAUNCHER = (
     "launcher.before_identity",
@@ -105,7 +104,7 @@ def stopped_launcher(home: Home, script_fault: str) -> int:
     assert start(home, home.path / "script.json", launcher_fault=f"{script_fault}=stop")
 
     def stopped() -> list[int]:
-        return [pid for pid in home.processes() if read_small(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] == b"T"]
+        return [pid for pid in home.processes() if state_of(pid) == "T"]
 
     (launcher,) = until(stopped)
     return launcher

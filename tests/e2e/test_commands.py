@@ -5,15 +5,11 @@ import signal
 
 import pytest
 
-from onward.processes.launcher_kernel import read_small
 from tests.e2e.instances import Instance, shell
 from tests.processes.launching import children
+from tests.support import state_of
 
 SEEN = [{"when": "it is done", "text": "saw the real result"}, {"text": "saw something else"}]
-
-
-def state_of(pid: int) -> str:
-    return read_small(f"/proc/{pid}/stat").rpartition(b") ")[2][:1].decode()
 
 
 def writing(seconds: float) -> str:

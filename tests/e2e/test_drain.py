@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from tests.e2e.instances import Instance, shell
+from tests.support import state_of, until
 
 SEEN = [{"when": "it is done", "text": "saw the real result"}, {"text": "saw something else"}]
 WAITING = "while [ ! -e go ]; do sleep 0.05; done; echo x >> file; echo it is done"
@@ -75,6 +76,26 @@ def test_a_stop_that_is_told_twice_is_one_stop(instance: Instance) -> None:
     daemon.send_signal(signal.SIGCONT)
     assert daemon.wait(30) == 0
     assert instance.types(run_id)[-1] == "DaemonDraining"
+
+
+@pytest.mark.parametrize("point", ["facts.mend.before", "facts.flush.after"])
+def test_a_stop_during_the_start_is_a_clean_stop(instance: Instance, point: str) -> None:
+    """Whether or not it has noted its start: it ends by itself, and neither it nor a run is charged with a crash."""
+    run_id = instance.start().run({"text": "answered", "delay_s": 3600})
+    instance.until(lambda: instance.types(run_id)[-1] == "InferenceStarted")
+    assert instance.kill(signal.SIGTERM) == 0
+
+    starting = instance.launch(ONWARD_FAULT=f"{point}=stop")
+    until(lambda: state_of(starting.pid) == "T")
+    starting.send_signal(signal.SIGTERM)
+    starting.send_signal(signal.SIGCONT)
+    assert starting.wait(30) == 0
+    facts = (instance.runs / "daemon.jsonl").read_text()
+    assert facts.count("DaemonStarted") == facts.count("DaemonStopped")
+
+    instance.script({"text": "answered"})
+    instance.start()
+    assert instance.until_status(run_id, "completed", "failed")["revivals"]["charged"] == 0
 
 
 @pytest.mark.slow

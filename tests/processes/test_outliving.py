@@ -12,7 +12,7 @@ from onward.ports.process import EndedBy, Trace
 from onward.processes import LauncherSpawner
 from onward.processes.evidence import fence, probe
 from tests.processes.launching import children, command, exists, kill, launcher_of, living, printed, start_daemon
-from tests.support import eventually, until
+from tests.support import eventually, state_of, until
 
 
 async def go_on(runs: Path) -> None:
@@ -120,15 +120,11 @@ def test_a_launcher_that_dies_anywhere_leaves_true_evidence(tmp_path: Path, poin
     spec = command(tmp_path, "touch effect")
     daemon = start_daemon(spec, ONWARD_LAUNCHER_FAULT=f"{point}=stop")
     (launcher,) = until(lambda: children(daemon.pid))
-    until(lambda: read_state(launcher) == "T")
+    until(lambda: state_of(launcher) == "T")
     kill(daemon)
     os.kill(launcher, signal.SIGKILL)
     until(lambda: probe(spec.call_dir).trace is trace)
     assert (tmp_path / "effect").exists() is ("exit" in point)
-
-
-def read_state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 async def test_a_launcher_that_dies_before_its_identity_raises_and_is_fenced(

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -40,7 +39,7 @@ from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.notify import Notifier
 from onward.supervisor.reload import watch_configuration
 from onward.supervisor.service_manager import ServiceManager
-from onward.supervisor.stopping import Stop, ask_systemd
+from onward.supervisor.signals import Signals
 from onward.supervisor.supervisor import Supervisor
 from onward.supervisor.telling import measure_lag, traced, write_textfile
 from onward.supervisor.threads import make_threads
@@ -51,13 +50,8 @@ log = structlog.get_logger()
 LOCK_CHECK_S = 60.0
 SAY_EVERY_S = 10.0
 TRY_AGAIN_S = 5.0
-BY_HAND = Stop(leave_running=True, reason="somebody sent the signal")
-WITH_THE_CONTAINER = Stop(leave_running=False, reason="the container ends with this daemon, and all that is in it")
-EXIT_AT_ONCE = 1
 EXIT_LOCK_LOST = 74
 """EX_IOERR: whoever keeps the daemon starts it again, and finds out whether somebody else holds the runs now."""
-ONE_STOP_S = 1.0
-"""Signals that come so close together are one wish to stop, not impatience."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +91,17 @@ def run_daemon(settings: Settings, world: World | None = None, *, hold: bool = F
 
 
 async def _main(settings: Settings, world: World, hold: bool) -> int:
+    signals = Signals(world.manager)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(signals.obey)
+        with signals.starting:
+            await _begin_and_work(settings, world, signals, hold)
+        tasks.cancel_scope.cancel()
+    log.info("stopped")
+    return 0
+
+
+async def _begin_and_work(settings: Settings, world: World, signals: Signals, hold: bool) -> None:
     places = settings.apply(find_places())
     clock = SystemClock()
     await make_threads()
@@ -152,6 +157,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
             saw=await closing.enter_async_context(traced(os.environ, clock.now, store.instance)),
         )
         await supervisor.boot(world.manager.progress, hold=hold)
+        signals.lives(supervisor)
         gc.collect()
         gc.freeze()  # what is here now stays: no collection needs to walk it again
         textfile = settings.metrics.textfile
@@ -162,8 +168,6 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
     finally:
         with anyio.CancelScope(shield=True):
             await closing.aclose()
-    log.info("stopped")
-    return 0
 
 
 def _claimant(store: FileStore, holder: Holder) -> Claimant:
@@ -244,7 +248,6 @@ async def _live(
             served.set()
 
         tasks.start_soon(api)
-        tasks.start_soon(_signals, supervisor, manager)
         tasks.start_soon(_tell, manager, supervisor)
         tasks.start_soon(_tell_of_stop, manager, supervisor)
         tasks.start_soon(_watch_lock, store)
@@ -271,42 +274,6 @@ async def _tell(manager: ServiceManager, supervisor: Supervisor) -> None:
 async def _tell_of_stop(manager: ServiceManager, supervisor: Supervisor) -> None:
     await supervisor.draining()
     manager.stopping(supervisor.summary)
-
-
-async def _signals(supervisor: Supervisor, manager: ServiceManager) -> None:
-    """SIGTERM and SIGINT drain, a later one ends at once; SIGHUP reads the configuration again."""
-    is_last = manager.address is None and await anyio.to_thread.run_sync(_is_the_container)
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-        asked_at: float | None = None
-        async for number in received:
-            if number == signal.SIGHUP:
-                manager.reloading()
-                await supervisor.reload()
-                manager.ready(supervisor.summary)
-                continue
-            if asked_at is not None and anyio.current_time() - asked_at < ONE_STOP_S:
-                continue  # the same stop: a session that ends tells each of its processes, and its keeper tells us too
-            if asked_at is not None:
-                log.warning("ended at once by a second signal", signal=signal.Signals(number).name)
-                os._exit(EXIT_AT_ONCE)
-            asked_at = anyio.current_time()
-            stop = await _why(number, manager, is_last=is_last)
-            log.info("told to stop", signal=signal.Signals(number).name, reason=stop.reason)
-            await supervisor.stop(leave_running=stop.leave_running)
-
-
-def _is_the_container() -> bool:
-    """Whether this is process 1 of a container, or process 1 keeps this daemon. Not where process 1 is any init."""
-    if os.getpid() == 1:
-        return True
-    return os.getppid() == 1 and b"onward.cli.keeper" in Path("/proc/1/cmdline").read_bytes().split(b"\0")
-
-
-async def _why(number: int, manager: ServiceManager, *, is_last: bool) -> Stop:
-    """Return why a signal came. `is_last`: the container ends with this daemon."""
-    if is_last:
-        return WITH_THE_CONTAINER
-    return await ask_systemd() if number == signal.SIGTERM and manager.address else BY_HAND
 
 
 async def _watch_lock(store: FileStore) -> None:

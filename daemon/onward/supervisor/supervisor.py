@@ -16,7 +16,7 @@ import structlog
 
 from onward import __version__
 from onward.config.agents import AgentDefinition, load_agents
-from onward.core.daemon_facts import READ
+from onward.core.daemon_facts import READ, StartDecision
 from onward.core.fold import NewerRecord, apply
 from onward.core.ids import make_run_id, parse_run_id
 from onward.core.index import index_of, view_of
@@ -143,10 +143,19 @@ class Supervisor:
         """List the runs and end what belongs to none that lives; nothing is entered yet.
 
         With `hold`, or where something else holds the runs, nothing is ended either. `progress` is told whenever
-        another piece is done.
+        another piece is done. Cancelling it is a stop: nothing works that could be interrupted.
         """
-        decided = await self._log.begin()
-        await self._holding.begin(decided, asked=hold)
+        with anyio.CancelScope(shield=True):  # whoever has noted a start is the one that must note the stop
+            decided = await self._log.begin()
+        try:
+            await self._list(decided, progress, asked_to_hold=hold)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._note_stop()
+            raise
+
+    async def _list(self, decided: StartDecision, progress: Callable[[str], None], *, asked_to_hold: bool) -> None:
+        await self._holding.begin(decided, asked=asked_to_hold)
         self._meter.add("onward_runs_quarantined_total", len(decided.blamed))
         self._admission.prepare(decided)
         listed = await self._store.list_runs()
@@ -188,6 +197,9 @@ class Supervisor:
             await self._stopped.wait()
             await self._finish_drain()
             tasks.cancel_scope.cancel()
+        await self._note_stop()
+
+    async def _note_stop(self) -> None:
         await self._log.note("DaemonStopped", pid=os.getpid())
 
     def metrics(self) -> str:
