@@ -4,7 +4,6 @@ Onward runs as in production, but for the model and the tool: the file store, th
 loop. The last call of the last step ends the run, as the yardstick's runs end after their last step.
 """
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_store
 from onward.store.lock import this_process
 from onward.supervisor import logs
+from onward.supervisor.collector import collect_seldom
 from onward.supervisor.supervisor import Supervisor
 
 TOOL = "read_file"
@@ -133,8 +133,7 @@ async def w1(root: Path, agents: int, steps: int) -> Json:
     model, tool = Model(), Tool(Effects(root), agents, steps)
     supervisor = supervised(root, store, claimant, model, {TOOL: tool})
     await supervisor.boot()
-    gc.collect()
-    gc.freeze()
+    collect_seldom()
     request = StartRequest(task="x" * 800, workspace=str(root), by="bench")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(supervisor.serve)

@@ -29,6 +29,7 @@ from onward.processes.identity import boot_id
 from onward.recovery.evidence import gather
 from onward.recovery.recover import policy_for, recover
 from onward.store.clock import SystemClock
+from onward.supervisor.collector import collect_seldom
 from onward.supervisor.live import LiveRun
 
 SIDE_BY_SIDE = 50
@@ -151,8 +152,7 @@ async def come_back(root: Path, *, writing: bool) -> Json:
             assert len(decided.settlements) == 2
             kept.append(live)
 
-    gc.collect()
-    gc.freeze()
+    collect_seldom()
     meter = Meter()
     async with anyio.create_task_group() as tasks:
         for listed in await store.list_runs():

@@ -16,6 +16,7 @@ import orjson
 SHORTEST = 8
 """Values shorter than this are not masked: they would be found in innocent text."""
 MARK = "[secret "
+_MARK = MARK.encode()
 
 _NAMES = (
     "type run_id kind agent_name agent_hash workspace on_restart version model parent request_hash idempotency_key "
@@ -59,7 +60,7 @@ class KnownSecrets:
 
         A thinking block in which the mark stands says whether that is a mask (`masked`), or was written by the model.
         """
-        if MARK.encode() not in body and not any(value in body for value in self._masks):
+        if _MARK not in body and not any(map(body.__contains__, self._masks)):
             return body
         return orjson.dumps(self._masked(orjson.loads(body)))
 

@@ -105,13 +105,12 @@ class Replayer:
             elif not self._waiting:
                 self._end = self.offset
             return
-        seq = record["seq"]
-        if seq <= self._last_seq:
+        seq, before = record["seq"], self._last_seq
+        if seq <= before:
             self._repeated(offset, raw, line, record)
         else:
-            if missing := seq - self._last_seq - 1:
-                what = f"records {self._last_seq + 1} to {seq - 1} are missing"
-                self._waiting.append(_Gap(offset, self._last_seq, what))
+            if missing := seq - before - 1:
+                self._waiting.append(_Gap(offset, before, f"records {before + 1} to {seq - 1} are missing"))
                 self._crcs.extend([0] * missing if missing < 1_000_000 else [])
             self._crcs.append(fingerprint(line))
             self._last_seq = seq

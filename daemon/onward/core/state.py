@@ -3,6 +3,7 @@
 It changes only through `fold.apply`, so that a live run and a replayed one are the same by construction.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -137,10 +138,14 @@ class RunState:
         return own_read and self.agent.get("rerun_reads") is True
 
     def allows(self, tool: str) -> bool:
-        """Whether the run has a tool now; those of MCP servers are in every stage that does not list its own tools."""
-        stage = self.stage
-        from_server = tool.startswith(MCP_PREFIX) and (stage is None or stage.tools is None)
-        return from_server or tool in self.tools
+        """Whether the run has a tool now."""
+        return bool(self.allowed((tool,)))
+
+    def allowed(self, tools: Iterable[str]) -> list[str]:
+        """Return those tools that the run has now; MCP servers' are in every stage that does not list its own tools."""
+        stage, own = self.stage, self.tools
+        from_servers = stage is None or stage.tools is None
+        return [tool for tool in tools if tool in own or (from_servers and tool.startswith(MCP_PREFIX))]
 
     @property
     def open_questions(self) -> list[Interaction]:

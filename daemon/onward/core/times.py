@@ -7,7 +7,7 @@ _FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 def stamp(moment: datetime) -> str:
     """Return a UTC time in the journal's form."""
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return moment.isoformat(timespec="microseconds")[:26] + "Z"  # the offset is cut off: this runs in every step
 
 
 def parse_stamp(text: str) -> datetime:

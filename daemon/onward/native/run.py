@@ -106,7 +106,8 @@ class NativeRun:
 
     async def _step(self) -> bool:
         """Do the next thing; False when there is nothing more to do here and now."""
-        self._changed = anyio.Event()
+        if self._changed.is_set():
+            self._changed = anyio.Event()
         if self._draining:
             return False
         match self._decided():

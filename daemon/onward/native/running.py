@@ -48,7 +48,8 @@ class RunningCalls:
 
     def tools_now(self) -> dict[str, Tool]:
         """Return the tools of the stage that the run is in."""
-        return {name: tool for name, tool in self._ports.tools.items() if self._state.allows(name)}
+        tools = self._ports.tools
+        return {name: tools[name] for name in self._state.allowed(tools)}
 
     def start(self, call_ids: set[str], tasks: TaskGroup) -> None:
         """Carry out calls that were handed over."""
@@ -172,7 +173,7 @@ class RunningCalls:
             run_id=run_id,
             call_id=call.call_id,
             workspace=self._workspace,
-            call_dir=self._calls_dir / call.call_id,
+            calls_dir=self._calls_dir,
             runs_lock=ports.store.lock_path,
             spawner=ports.spawner,
             env={**self._env, "ONWARD_CALL_ID": call.call_id},

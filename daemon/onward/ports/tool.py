@@ -30,12 +30,17 @@ class ToolContext:
     run_id: str
     call_id: str
     workspace: Path
-    call_dir: Path
+    calls_dir: Path
     runs_lock: Path
     spawner: ProcessSpawner
     env: dict[str, str] = field(repr=False)
     deadline_s: float | None = None
     orphan_grace_s: float = 600.0
+
+    @property
+    def call_dir(self) -> Path:
+        """Where a command of this call leaves its evidence."""
+        return self.calls_dir / self.call_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,8 @@ LOCK = ".lock"
 MACHINE_ID = Path("/etc/machine-id")
 CONTAINERS = ("/.dockerenv", "/run/.containerenv")
 HOLD = "HOLD"
-READERS = 4
-"""Journals that are folded at once: the interpreter folds one at a time anyway, and each thread's heap holds memory."""
+READERS = 2
+"""Journals that are read at once: one is folded while another waits for the disk; two cannot be folded side by side."""
 _INSTANCE = re.compile("[0-9a-f]{32}")
 INSTANCE = ".instance"
 _BORN, _GONE = ".new-", ".gone-"

@@ -71,12 +71,12 @@ class FileRunLog:
         while True:
             records = decide()
             bodies = [self._secrets.mask_record(encode_body(record.to_json())) for record in records]
-            if all(len(body) <= BLOB_BYTES or body in blobs for body in bodies):
+            too_long = [at for at, body in enumerate(bodies) if len(body) > BLOB_BYTES and body not in blobs]
+            if not too_long:
                 break
             # Others write while a blob is written: what was decided before may not hold any more.
-            for record, body in zip(records, bodies, strict=True):
-                if len(body) > BLOB_BYTES and body not in blobs:
-                    blobs[body] = await self._in_blob(record, body)
+            for at in too_long:
+                blobs[bodies[at]] = await self._in_blob(records[at], bodies[at])
         if bodies:
             # Folded from the very bytes that are written: a live run and a replayed one cannot differ.
             self._write([orjson.loads(body) for body in bodies], [blobs.get(body, body) for body in bodies])

@@ -1,6 +1,5 @@
 """The daemon's life: lock, list, serve, work, drain, let go."""
 
-import gc
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -32,6 +31,7 @@ from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_store
 from onward.store.lock import Holder, this_process
 from onward.supervisor import logs
+from onward.supervisor.collector import collect_seldom
 from onward.supervisor.configuration import ConfigurationFiles
 from onward.supervisor.last_good import keep
 from onward.supervisor.metrics import Meter
@@ -158,8 +158,7 @@ async def _begin_and_work(settings: Settings, world: World, signals: Signals, ho
         )
         await supervisor.boot(world.manager.progress, hold=hold)
         signals.lives(supervisor)
-        gc.collect()
-        gc.freeze()  # what is here now stays: no collection needs to walk it again
+        collect_seldom()
         textfile = settings.metrics.textfile
         telling = [partial(measure_lag, meter)]
         if textfile is not None:

@@ -92,7 +92,7 @@ class Meter:
 
     def add(self, name: str, value: float = 1.0, **labels: str) -> None:
         """Count. A name can have `MOST_SERIES` series; what comes after is counted as `other`."""
-        key = tuple(labels[label] for label in METRICS[name].labels)
+        key = tuple(map(labels.__getitem__, METRICS[name].labels))
         series = self._values[name]
         if key not in series and len(series) >= MOST_SERIES:
             key = (OTHER,) * len(key)

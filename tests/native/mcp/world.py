@@ -60,7 +60,7 @@ class McpWorld:
             run_id=RUN_ID,
             call_id="t1c1",
             workspace=self.top,
-            call_dir=self.top / "call",
+            calls_dir=self.top / "calls",
             runs_lock=self.top / ".lock",
             spawner=LauncherSpawner(),
             env={},

@@ -62,8 +62,8 @@ class World:
     def __post_init__(self) -> None:
         self.workspace = self.top / "workspace"
         self.workspace.mkdir()
-        self.call_dir = self.top / "call"
-        self.call_dir.mkdir()
+        self.call_dir = self.top / "calls" / "t1c1"
+        self.call_dir.mkdir(parents=True)
 
     @property
     def context(self) -> ToolContext:
@@ -71,7 +71,7 @@ class World:
             run_id="worker-1",
             call_id="t1c1",
             workspace=self.workspace,
-            call_dir=self.call_dir,
+            calls_dir=self.call_dir.parent,
             runs_lock=self.top / ".lock",
             spawner=self.spawner,
             env={"PATH": "/usr/bin:/bin", "HOME": str(self.top)},
