@@ -151,7 +151,7 @@ class Conversation:
 
 def _length(block: Block) -> int:
     text = block.get("text")
-    return len(text) if isinstance(text, str) else len(str(block))
+    return len(text) if isinstance(text, str) else len(orjson.dumps(block))
 
 
 def render(turn: Turn, used_ids: set[str]) -> tuple[list[Block], list[Block], list[str]]:

@@ -82,7 +82,8 @@ def parse(text: bytes) -> dict[str, Any]:
         raise BadLine("not JSON" if text.strip(b"\x00") else "zero bytes") from None
     if type(value) is not dict:
         raise BadLine("not an object")
-    if len(text) > 2 * MAX_DEPTH and text.count(b"{") + text.count(b"[") > MAX_DEPTH and _is_too_deep(value):
+    opened = len(text) - len(text.replace(b"{", b"").replace(b"[", b""))  # many times quicker than counting them
+    if opened > MAX_DEPTH and _is_too_deep(value):
         raise BadLine("nested too deeply")
     return value
 

@@ -216,21 +216,7 @@ def read_lines(fd: int, offset: int = 0, *, limit: int = 32 * 1024 * 1024) -> It
 
     Memory is bounded: of a line longer than `limit` bytes the pieces are yielded one by one.
     """
-    parts: list[bytes] = []
-    held = 0
-    while chunk := os.pread(fd, 1 << 20, offset):
-        offset += len(chunk)
-        first, *lines = chunk.split(b"\n")
-        parts.append(first)
-        held += len(first)
-        if lines:
-            yield b"".join(parts) + b"\n"
-            rest = lines.pop()
-            for line in lines:
-                yield line + b"\n"
-            parts, held = [rest], len(rest)
-        elif held > limit:
-            yield b"".join(parts)
-            parts, held = [], 0
-    if held:
-        yield b"".join(parts)
+    with open(fd, "rb", buffering=1 << 20, closefd=False) as file:
+        file.seek(offset)
+        while line := file.readline(limit):
+            yield line
