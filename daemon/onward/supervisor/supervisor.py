@@ -35,6 +35,7 @@ from onward.supervisor.admission import Admission
 from onward.supervisor.configuration import AsStarted, Configuration
 from onward.supervisor.control import Control
 from onward.supervisor.daemon_log import DaemonLog
+from onward.supervisor.drain import Drain
 from onward.supervisor.entries import Entry
 from onward.supervisor.grace import Grace
 from onward.supervisor.holding import Holding
@@ -44,8 +45,10 @@ from onward.supervisor.observed import Observed, Saw, nobody
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slots
 from onward.supervisor.starting import request_hash, started
+from onward.supervisor.sweeping import Sweeping
+from onward.supervisor.waking import Waking
 from onward.supervisor.watching import News, follow
-from onward.supervisor.worker import Drain, Worker
+from onward.supervisor.worker import Worker
 
 log = structlog.get_logger()
 
@@ -100,7 +103,10 @@ class Supervisor:
         self._log = DaemonLog(store, clock, claimant)
         self._stopped = anyio.Event()
         self._began = clock.monotonic()
-        self._worker = Worker(
+        self._grace = Grace(clock)
+        self._sweeping = Sweeping(store=store, spawner=spawner)
+        waking = Waking(clock, self._grace, self._drain)
+        worker = Worker(
             store=store,
             spawner=spawner,
             tools=tools,
@@ -113,12 +119,14 @@ class Supervisor:
             report=self._report,
             drain=self._drain,
             orphan_grace_s=orphan_grace_s,
-            grace=Grace(clock),
+            waking=waking,
+            sweep=self._sweeping.sweep,
             observe=observe,
         )
         self._admission = Admission(
             entries=self._entries,
-            worker=self._worker,
+            worker=worker,
+            waking=waking,
             store=store,
             daemon_log=self._log,
             slots=self._slots,
@@ -131,10 +139,10 @@ class Supervisor:
             store=store,
             daemon_log=self._log,
             admission=self._admission,
-            end_leftovers=self._end_leftovers,
+            end_leftovers=partial(self._sweeping.end_leftovers, self._entries),
         )
         self._control = Control(
-            store=store, clock=clock, enter=self._admission.enqueue, sweep=self._worker.sweep, observe=observe
+            store=store, clock=clock, enter=self._admission.enqueue, sweep=self._sweeping.sweep, observe=observe
         )
 
     # Life
@@ -164,26 +172,9 @@ class Supervisor:
             await self._found(run)
             if number % SAID_EVERY == 0:
                 progress(f"{number} of {len(listed)} runs looked at")
-        ended = 0 if self._admission.hold.on else await self._end_leftovers()
+        ended = 0 if self._admission.hold.on else await self._sweeping.end_leftovers(self._entries)
         log.info("runs listed", runs=len(listed), to_enter=len(self._report.waits_for), leftovers_ended=ended)
         self._report.tell()
-
-    async def _end_leftovers(self) -> int:
-        """End every process of this instance that belongs to no call of a run that goes on."""
-        keep = [
-            (run_id, call_id)
-            for run_id, entry in list(self._entries.items())
-            if entry.index.get("status") not in TERMINAL or entry.queued
-            for call_id in await self._calls_of(run_id)
-        ]
-        return await self._spawner.end_leftovers(self._store.instance, frozenset(keep))
-
-    async def _calls_of(self, run_id: str) -> list[str]:
-        try:
-            return await self._store.call_dirs(run_id)
-        except StoreError as error:
-            log.error("calls cannot be listed", run_id=run_id, error=str(error))
-            return []
 
     async def serve(self) -> None:
         """Let runs work until `stop`, then drain. Cancelling it is a crash as far as the runs are concerned."""
@@ -193,7 +184,6 @@ class Supervisor:
             tasks.start_soon(self._write_indexes)
             for entry in list(self._entries.values()):
                 self._on_questions(entry.questions)
-                self._begin(entry)
             await self._stopped.wait()
             await self._finish_drain()
             tasks.cancel_scope.cancel()
@@ -418,15 +408,6 @@ class Supervisor:
         except (StoreError, NotFound, BadRecord, NewerRecord):
             return None
 
-    def _begin(self, entry: Entry) -> None:
-        """Let a run that rests be looked at when its time comes."""
-        if entry.queued or entry.suspended is not None:
-            return
-        if entry.index.get("status") == Status.PARKED and entry.index.get("wake_at"):
-            self._admission.enqueue_in(entry, self._worker.woken_in(entry.index))
-        elif entry.questions and entry.index.get("wake_at"):
-            self._admission.enqueue_in(entry, self._worker.expiry_in(entry.index["wake_at"]))
-
     async def _start(self, request: StartRequest) -> Json:
         if self._drain.on:
             raise Refused("the daemon is being stopped; start the run again when it is back")
@@ -460,7 +441,7 @@ class Supervisor:
         """Keep meta.json of working runs at most a second behind."""
         while True:
             await self._clock.sleep(INDEX_EVERY_S)
-            self._worker.grace.left_s()  # a clock that was moved is to be noticed before it matters
+            self._grace.left_s()  # a clock that was moved is to be noticed before it matters
             for entry in list(self._entries.values()):
                 loaded = entry.loaded
                 # Of one that has ended the index comes after its evidence is removed: nobody looks behind it again.
@@ -470,7 +451,7 @@ class Supervisor:
                 try:
                     self._news.tell(entry)
                     await loaded.live.write_index()
-                    await self._worker.sweep(loaded.live)
+                    await self._sweeping.sweep(loaded.live)
                 except StoreError as error:
                     if entry.loaded is loaded:  # else it came to rest meanwhile, and its index is written there
                         log.warning("index not written", run_id=entry.run_id, error=str(error))
