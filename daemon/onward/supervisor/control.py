@@ -8,6 +8,7 @@ import orjson
 import structlog
 
 from onward.config.numbers import MOST
+from onward.core.daemon_facts import READ
 from onward.core.fold import NewerRecord
 from onward.core.fold_work import text_mark
 from onward.core.ids import check_message_id
@@ -31,9 +32,10 @@ from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
 from onward.core.text import clean
 from onward.core.vocabulary import Needs, Source
-from onward.errors import BadRequest, Conflict, NotFound, StoreError
+from onward.errors import BadRequest, Conflict, NotFound, OnwardError, StoreError
 from onward.ports.clock import Clock
 from onward.ports.store import RunStore
+from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import Entry
 from onward.supervisor.live import LiveRun
 from onward.supervisor.observed import Saw, nobody
@@ -49,6 +51,7 @@ class Control:
 
     store: RunStore
     clock: Clock
+    daemon_log: DaemonLog
     enter: Callable[[Entry], None]
     sweep: Callable[[LiveRun], Awaitable[None]]
     """Removes the evidence of settled calls."""
@@ -94,9 +97,21 @@ class Control:
         return entry.shown()
 
     async def revive(self, entry: Entry, *, by: str, max_revivals: int | None) -> Json:
-        return self.enter_revived(entry, await self.write_revival(entry, by=by, max_revivals=max_revivals))
+        reason = self.daemon_log.facts.suspended.get(entry.run_id)
+        if reason is None:
+            return self._enter_revived(entry, await self._write_revival(entry, by=by, max_revivals=max_revivals))
+        entry.suspended = None
+        try:
+            async with self.daemon_log.naming(entry.run_id, READ):
+                revival = await self._write_revival(entry, by=by, max_revivals=max_revivals, why=reason)
+            # Before it is entered: then it is named again.
+            await self.daemon_log.end_quarantine(entry.run_id, by=by)
+        except OnwardError:
+            entry.suspended = reason if entry.loaded is None and not entry.queued else None
+            raise
+        return self._enter_revived(entry, revival, suspended=True)
 
-    async def write_revival(
+    async def _write_revival(
         self, entry: Entry, *, by: str, max_revivals: int | None, why: str | None = None
     ) -> Revival:
         """Write that a human revives the run; `why` it was not even read until now. It is not entered yet.
@@ -122,7 +137,7 @@ class Control:
             raise Conflict(f"{entry.run_id} is not revived: {revival.reason} ({revival.detail})")
         return revival
 
-    def enter_revived(self, entry: Entry, revival: Revival, *, suspended: bool = False) -> Json:
+    def _enter_revived(self, entry: Entry, revival: Revival, *, suspended: bool = False) -> Json:
         """Let a run come in that was revived; one that was `suspended` is looked at, even where it waits or is over."""
         entry.failures = 0
         if suspended and entry.loaded is None:
