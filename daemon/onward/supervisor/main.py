@@ -15,7 +15,7 @@ from onward.api.refusing import refusing_app
 from onward.api.server import serve
 from onward.config.places import Places, find_places
 from onward.config.settings import Settings
-from onward.errors import OnwardError, StoreError
+from onward.errors import OnwardError, StoreError, causes_of
 from onward.processes.identity import start_ticks
 from onward.processes.isolation import is_in_a_call
 from onward.store.clock import SystemClock
@@ -56,8 +56,9 @@ def run_daemon(settings: Settings, world: World | None = None, *, hold: bool = F
     try:
         return anyio.run(_main, settings, world, hold)
     except BaseExceptionGroup as group:
-        told = [error for error in _flat(group) if isinstance(error, OnwardError)]
-        if len(told) == len(_flat(group)):
+        causes = causes_of(group)
+        told = [error for error in causes if isinstance(error, OnwardError)]
+        if len(told) == len(causes):
             raise told[0] from group
         raise
 
@@ -183,11 +184,3 @@ async def _watch_lock(store: FileStore) -> None:
         if not await anyio.to_thread.run_sync(store.still_ours):
             log.critical("the lock file of the runs directory was removed or replaced; stopping at once")
             os._exit(EXIT_LOCK_LOST)
-
-
-def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    return [
-        leaf
-        for error in group.exceptions
-        for leaf in (_flat(error) if isinstance(error, BaseExceptionGroup) else [error])
-    ]

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from onward.core.retry import due_at
+from onward.core.retry import doubled, due_at
 from onward.core.status import Status
 from onward.core.times import parse_stamp, stamp
 from onward.ports.clock import Clock
@@ -54,11 +54,11 @@ class Waking:
     def disk_failed(self, entry: Entry) -> float:
         """Count one more failure of the disk; return when it is tried again."""
         entry.failures += 1
-        return min(AGAIN_FIRST_S * 2.0 ** min(entry.failures - 1, 10), AGAIN_LONGEST_S)
+        return doubled(AGAIN_FIRST_S, AGAIN_LONGEST_S, entry.failures)
 
     def park_until(self, entry: Entry) -> str:
         """Return for how long to park a run that lacks something, as a time in the journal's form."""
-        delay_s = min(PARKED_FIRST_S * 2.0 ** min(entry.failures, 10), PARKED_LONGEST_S)
+        delay_s = doubled(PARKED_FIRST_S, PARKED_LONGEST_S, entry.failures + 1)
         return stamp(self._clock.now() + timedelta(seconds=delay_s))
 
     def _expires(self, moment: str) -> float:

@@ -20,7 +20,7 @@ from onward.core.status import Status
 from onward.core.step import may_enter, parking
 from onward.core.times import stamp
 from onward.core.vocabulary import Needs
-from onward.errors import NotFound, StoreError, Unreadable
+from onward.errors import NotFound, StoreError, Unreadable, causes_of
 from onward.native.mcp.place import Place, Unavailable
 from onward.native.mcp.tools import mcp_tools
 from onward.native.ports import RunPorts
@@ -98,7 +98,7 @@ class Worker:
         try:
             await self._enter(entry, live, slot, run_log.beside)
         except Exception as error:
-            if all(isinstance(cause, StoreError) for cause in _causes(error)):
+            if all(isinstance(cause, StoreError) for cause in causes_of(error)):
                 raise
             await self._quarantine(live, error)
         finally:
@@ -233,7 +233,7 @@ class Worker:
 
     def _failed(self, entry: Entry, error: Exception) -> float | None:
         """Tell a disk that fails (tried again) from a bug (quarantined in memory until the next start)."""
-        causes = _causes(error)
+        causes = causes_of(error)
         if all(isinstance(cause, StoreError) for cause in causes):
             status, needs = Status.PARKED, Needs.DISK
             again: float | None = self.waking.disk_failed(entry)
@@ -250,9 +250,3 @@ class Worker:
 def _changed(entry: Entry) -> None:
     if entry.loaded is not None:
         entry.loaded.index_dirty = True
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [cause for part in error.exceptions for cause in _causes(part)]
-    return [error]
