@@ -92,9 +92,6 @@ class FileStore:
         read, known = rundir.read, parse_run_id(run_id)
         return await anyio.to_thread.run_sync(read, self._fd, known, limiter=self._readers)
 
-    async def read_index(self, run_id: str) -> Json | None:
-        return await anyio.to_thread.run_sync(rundir.read_index, self._fd, parse_run_id(run_id))
-
     async def records(self, run_id: str, *, after: int, limit: int, up_to: int | None = None) -> list[Json]:
         try:
             read = self._pages.read
