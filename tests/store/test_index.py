@@ -12,7 +12,7 @@ from onward.core.index import index_of
 from onward.errors import StoreError
 from onward.ports.store import Listed
 from onward.store.filestore import FileStore
-from tests.store.worlds import RUN, Gate, Passed, fault, installed, journal_of, said, started, store_at
+from tests.store.worlds import RUN, Gate, Passed, fault, indexed, installed, journal_of, said, started, store_at
 from tests.support import eventually
 
 META = Path(RUN) / "meta.json"
@@ -21,11 +21,7 @@ META = Path(RUN) / "meta.json"
 async def born(runs: Path) -> dict[str, Any]:
     """Make a run with an index; returns the index."""
     async with store_at(runs) as store:
-        await store.create(started())
-        log = await store.open(RUN)
-        await log.append(said(1))
-        await log.write_index(index_of(log.state))
-        await log.close()
+        await indexed(store)
     index: dict[str, Any] = orjson.loads((runs / META).read_bytes())
     return index
 
