@@ -23,7 +23,7 @@ _INSTANCE = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A runs directory whose lock this process holds."""
+    """A runs directory whose lock this process holds. Where it was only locked, its ids are not known: empty."""
 
     path: Path
     fd: int
