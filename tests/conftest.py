@@ -23,6 +23,13 @@ BRIEFLY_HELD = {
 }
 
 
+@pytest.fixture
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of Onward in the environment."""
+    for name in [name for name in os.environ if name.startswith("ONWARD_")]:
+        monkeypatch.delenv(name)
+
+
 class EveryFunction(frozenset[str]):
     """Blockbuster's allow list names functions of a file; this names all of them."""
 

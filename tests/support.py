@@ -1,7 +1,10 @@
-"""Waiting for conditions: never a bare sleep, always a deadline; and what the kernel says of a process."""
+"""Waiting for conditions (never a bare sleep, always a deadline), the state of a process, HTTP over a Unix socket."""
 
+import http.client
+import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -10,6 +13,19 @@ from anyio import to_thread
 from onward.processes.launcher_kernel import read_small
 
 T = TypeVar("T")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket, without anything of ours."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = str(path)
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
 def state_of(pid: int) -> str:

@@ -22,7 +22,7 @@ RINGS: tuple[tuple[str, ...], ...] = (
     ("recovery",),
     ("supervisor",),
     ("api",),
-    ("supervisor.main",),  # where the daemon is put together
+    ("supervisor.main",),  # where the daemon is served
     ("cli",),
     ("__main__",),
 )

@@ -83,3 +83,10 @@ class Unreadable(StoreError):
 
 class InternalError(AssertionError):
     """A bug in Onward. Never caught, except where a run is isolated from the others."""
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    """Return what a task group gathered, without the groups; an error that is none stands for itself."""
+    if isinstance(error, BaseExceptionGroup):
+        return [cause for part in error.exceptions for cause in causes_of(part)]
+    return [error]

@@ -18,6 +18,20 @@ from onward.testing.fake_operations import FakeOperations
 CHANGE = {"onward-request": "1", "content-type": "application/json"}
 ENDED = RunEnded(status="completed", reason="finished", result="all done")
 
+Fields = dict[str, str]
+
+
+async def blocks(response: httpx2.Response) -> AsyncIterator[Fields]:
+    """Every event as its fields, as a browser would read them."""
+    fields: Fields = {}
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(": ")
+        if name:
+            fields[name] = value
+        elif fields:
+            yield fields
+            fields = {}
+
 
 def turn(number: int, text: str) -> AssistantTurn:
     return AssistantTurn(

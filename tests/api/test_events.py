@@ -10,18 +10,12 @@ import pytest
 
 from onward.api.events import MAX_STREAMS
 from onward.testing.fake_operations import FakeOperations
-from tests.api.serving import ENDED, Served, serving, turn
+from tests.api.serving import ENDED, Served, blocks, serving, turn
 
 
 async def events(response: httpx2.Response) -> AsyncIterator[tuple[int, str, dict[str, object]]]:
-    fields: dict[str, str] = {}
-    async for line in response.aiter_lines():
-        name, _, value = line.partition(": ")
-        if name:
-            fields[name] = value
-        elif fields:
-            yield int(fields["id"]), fields["event"], json.loads(fields["data"])
-            fields = {}
+    async for fields in blocks(response):
+        yield int(fields["id"]), fields["event"], json.loads(fields["data"])
 
 
 async def test_a_stream_holds_what_was_and_what_comes_and_ends_with_the_run(served: Served) -> None:

@@ -1,26 +1,9 @@
 """The stream of all runs, and pieces of answers on the stream of one."""
 
 import json
-from collections.abc import AsyncIterator
-
-import httpx2
 
 from onward.testing.fake_operations import FakeOperations
-from tests.api.serving import ENDED, Served, turn
-
-Fields = dict[str, str]
-
-
-async def blocks(response: httpx2.Response) -> AsyncIterator[Fields]:
-    """Every event as its fields, as a browser would read them."""
-    fields: Fields = {}
-    async for line in response.aiter_lines():
-        name, _, value = line.partition(": ")
-        if name:
-            fields[name] = value
-        elif fields:
-            yield fields
-            fields = {}
+from tests.api.serving import ENDED, Fields, Served, blocks, turn
 
 
 async def test_pieces_of_an_answer_have_no_id_and_come_on_request(served: Served, operations: FakeOperations) -> None:

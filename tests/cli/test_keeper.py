@@ -63,14 +63,20 @@ def test_a_killed_daemon_comes_back_and_down_ends_both(instance: Cli) -> None:
     assert instance("status").returncode == 3
 
 
-@pytest.mark.slow
-def test_a_daemon_that_cannot_come_back_is_given_up_and_status_says_why(instance: Cli) -> None:
+def with_a_dead_daemon(instance: Cli) -> int:
+    """Start a daemon and kill it while its keeper is stopped; returns the keeper's pid."""
     instance("up")
     known = told(instance)
     keeper = known["keeper"]["pid"]
     os.kill(keeper, signal.SIGSTOP)
     os.kill(known["pid"], signal.SIGKILL)
     until(lambda: start_ticks(known["pid"]) is None)
+    return int(keeper)
+
+
+@pytest.mark.slow
+def test_a_daemon_that_cannot_come_back_is_given_up_and_status_says_why(instance: Cli) -> None:
+    keeper = with_a_dead_daemon(instance)
     instance.socket.unlink()
     instance.socket.write_text("precious")
     os.kill(keeper, signal.SIGCONT)
@@ -97,12 +103,7 @@ def test_a_daemon_whose_keeper_is_gone_is_said_to_be_alone(instance: Cli) -> Non
 
 @pytest.mark.slow
 def test_down_while_the_daemon_is_dead_ends_its_keeper(instance: Cli) -> None:
-    instance("up")
-    known = told(instance)
-    keeper = known["keeper"]["pid"]
-    os.kill(keeper, signal.SIGSTOP)
-    os.kill(known["pid"], signal.SIGKILL)
-    until(lambda: start_ticks(known["pid"]) is None)
+    keeper = with_a_dead_daemon(instance)
     with instance.start("down") as down:
         until(lambda: pending(keeper, signal.SIGTERM))
         os.kill(keeper, signal.SIGCONT)

@@ -30,11 +30,7 @@ HOSTILE = {
 }
 NAMES = [b"a\xffb.toml", b"\xed\xa0\x80.toml", b"a\nb.toml", b"a b.toml", b"\x1b[2J.toml"]
 
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("ONWARD_")]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("no_environment")
 
 
 @pytest.mark.parametrize("what", HOSTILE)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from onward.config.agents import AgentDefinition, read_agent, read_pinned
+from onward.config.agents import AgentDefinition, read_agent
 
 GITHUB = """
 [mcp.github]
@@ -41,7 +41,7 @@ def test_servers_are_pinned_whole_and_read_back(tmp_path: Path) -> None:
     assert pinned["mcp"]["github"]["command"] == ["github-mcp-server", "stdio"]
     assert pinned["mcp"]["github"]["effects"] == {"get_*": "read"}
     assert pinned["mcp"]["far"]["headers_from"]["Authorization"] == "Bearer FAR_TOKEN"
-    assert read_pinned(pinned) == definition
+    assert AgentDefinition.model_validate(pinned) == definition
 
 
 def test_a_command_may_be_one_word(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from onward.api import requests
 from onward.config.agents import AgentDefinition
-from onward.config.numbers import LONGEST_S, MOST
+from onward.config.numbers import LONGEST_S
 from onward.config.settings import Settings
+from onward.core.bounds import MOST
 from onward.core.times import stamp
 
 MODELS: list[type[BaseModel]] = [

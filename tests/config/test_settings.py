@@ -1,5 +1,4 @@
 import itertools
-import os
 import re
 import tomllib
 from pathlib import Path
@@ -13,10 +12,8 @@ from onward.errors import BadConfiguration
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def places(tmp_path: Path, no_environment: None) -> Places:
     """Two configuration directories: a person's and the machine's."""
-    for name in [name for name in os.environ if name.startswith("ONWARD_")]:
-        monkeypatch.delenv(name)
     for name in ("user", "system"):
         (tmp_path / name).mkdir()
     return Places(

@@ -12,6 +12,7 @@ import orjson
 from onward.core import fold
 from onward.core.replay import Replay, Replayer
 from onward.core.state import RunState
+from onward.core.step import Step, next_step
 
 Json = dict[str, Any]
 
@@ -95,6 +96,11 @@ def fold_all(records: Iterable[Json], state: RunState | None = None) -> RunState
     for record in records:
         fold.apply(state, {"seq": state.seq + 1, "dur": state.seq, "ts": TS, **record})
     return state
+
+
+def step_of(state: RunState, active_s: float = 0.0) -> Step:
+    """What the run does next."""
+    return next_step(state, now=TS, active_s=active_s, workers=4)
 
 
 def copied(state: RunState) -> RunState:

@@ -9,7 +9,7 @@ from onward.core.records import InteractionOpened, Record, ToolCallDone
 from onward.core.state import RunState
 from onward.core.step import RunCalls, WaitForHuman, Write, next_step
 from tests.core import journals as j
-from tests.core.journals import Json
+from tests.core.journals import Json, step_of
 
 TOOLS = ["shell", "read_file", "ask_user", "present_for_review", "edit_document"]
 ASK: Json = {"tools": TOOLS, "permissions": {"shell": [{"prefix": "git push", "then": "ask"}, {"then": "allow"}]}}
@@ -39,10 +39,6 @@ def asked(state: RunState, **members: Any) -> RunState:
 
 def answer(state: RunState, *answers: Json) -> RunState:
     return j.fold_all([j.answered(f"q{n}", given) for n, given in enumerate(answers, 1)], state)
-
-
-def step_of(state: RunState) -> Any:
-    return next_step(state, now=j.TS, active_s=0.0, workers=4)
 
 
 def test_a_question_binds_to_the_call_and_its_arguments() -> None:

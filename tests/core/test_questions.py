@@ -7,10 +7,10 @@ import pytest
 from onward.core.index import index_of
 from onward.core.plan import Policy, Verdict, plan
 from onward.core.state import RunState
-from onward.core.step import Infer, Park, RunCalls, WaitForHuman, Write, next_step
+from onward.core.step import Infer, Park, RunCalls, WaitForHuman, Write
 from onward.core.vocabulary import Cause
 from tests.core import journals as j
-from tests.core.journals import BOOT, Json
+from tests.core.journals import BOOT, Json, step_of
 
 ASKING: Json = {"tools": ["shell", "ask_user"], "permissions": {"shell": [{"then": "ask"}]}}
 HERE = Policy(boot_id=BOOT)
@@ -18,10 +18,6 @@ HERE = Policy(boot_id=BOOT)
 
 def run(*records: Json, agent: Json = ASKING, **members: Any) -> RunState:
     return j.fold_all([j.started(agent=agent, **members), j.claimed(), *records])
-
-
-def step_of(state: RunState, active_s: float = 0.0) -> Any:
-    return next_step(state, now=j.TS, active_s=active_s, workers=4)
 
 
 def written(state: RunState) -> RunState:

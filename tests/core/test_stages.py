@@ -9,9 +9,9 @@ from onward.core.plan import Policy, Verdict, plan
 from onward.core.records import BadRecord, RunEnded
 from onward.core.stages import stages_of
 from onward.core.state import RunState
-from onward.core.step import End, Infer, WaitForHuman, Write, next_step
+from onward.core.step import End, Infer, WaitForHuman, Write
 from tests.core import journals as j
-from tests.core.journals import BOOT, Json, text
+from tests.core.journals import BOOT, Json, step_of, text
 
 PLAN: Json = {
     "name": "plan",
@@ -32,10 +32,6 @@ def agent(*stages: Json) -> Json:
 
 def begun(definition: Json = AGENT) -> RunState:
     return settled(j.fold_all([j.started(agent=definition), j.claimed()]))
-
-
-def step_of(state: RunState) -> Any:
-    return next_step(state, now=j.TS, active_s=0.0, workers=4)
 
 
 def settled(state: RunState) -> RunState:

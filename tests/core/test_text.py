@@ -71,27 +71,25 @@ def test_clean_json_ends_at_a_depth_that_can_be_written() -> None:
     assert (cleaned, depth) == (TOO_DEEP, JSON_DEPTH)
 
 
-@given(st.text(max_size=3000), st.integers(256, 2000), st.text(max_size=30))
-def test_an_excerpt_is_bounded_and_counts_what_it_leaves_out(text: str, limit: int, where: str) -> None:
-    short = excerpt(text, limit, where=where)
+@given(st.text(max_size=3000), st.integers(128, 2000))
+def test_an_excerpt_is_bounded_and_counts_what_it_leaves_out(text: str, limit: int) -> None:
+    short = excerpt(text, limit)
 
     assert len(short.encode()) <= limit
     if len(text.encode()) <= limit:
         assert short == text
         return
     head, _, rest = short.partition("\n[... ")
-    count, _, rest = rest.partition(f" bytes left out{where} ...]\n")
-    if "[..." not in text and where.isprintable():
+    count, _, rest = rest.partition(" bytes left out ...]\n")
+    if "[..." not in text:
         assert text.startswith(head)
         assert text.endswith(rest)
         assert len(head.encode()) + int(count) + len(rest.encode()) == len(text.encode())
 
 
-@pytest.mark.parametrize("where_bytes", [127, 128])
-def test_an_excerpt_without_room_holds_only_the_count(where_bytes: int) -> None:
-    where = "w" * where_bytes
-
-    assert excerpt("x" * 10_000, 256, where=where) == f"\n[... 10000 bytes left out{where} ...]\n"
+@pytest.mark.parametrize("limit_bytes", [128, 129])
+def test_an_excerpt_without_room_holds_only_the_count(limit_bytes: int) -> None:
+    assert excerpt("x" * 10_000, limit_bytes) == "\n[... 10000 bytes left out ...]\n"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from onward.ports.clock import Clock
 from onward.ports.model import ModelRequest, ModelTurn
 from onward.processes import LauncherSpawner
 from onward.processes.launcher_kernel import PR_SET_PDEATHSIG, prctl
-from onward.supervisor.main import World, run_daemon
+from onward.supervisor.assembly import World
+from onward.supervisor.main import run_daemon
 from onward.supervisor.models import ConfiguredModels
 from onward.testing.strict import check_request
 from tests.crash import recorder

@@ -5,7 +5,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 
 from onward.processes.launcher_kernel import read_small
 from tests.crash.journals import read_journal
-from tests.support import until
+from tests.support import UnixConnection, until
 
 ROOT = Path(__file__).parents[2]
 KILLED = -signal.SIGKILL
@@ -85,17 +84,6 @@ class Daemon:
         return self.status
 
 
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=LIFE_S)
-        self.path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self.path))
-
-
 @dataclass(slots=True)
 class Home:
     """An `ONWARD_HOME`, and who lives in it. `close` ends everything."""
@@ -160,7 +148,7 @@ class Home:
         headers = {"content-type": "application/json", "onward-request": "1"}
         if key:
             headers["idempotency-key"] = key
-        connection = _Connection(self.path / "onward.sock")
+        connection = UnixConnection(self.path / "onward.sock", LIFE_S)
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             answer = connection.getresponse()

@@ -10,21 +10,17 @@ _REPLACED = (
     "rename.before", "rename.unsynced", "rename.after",
 )  # fmt: skip
 
+_FACTS = steps(
+    "facts",
+    *("entry.before", "entry.after", "mend.before", "mend.after"),
+    *("write.before", "write.after", "flush.before", "flush.after"),
+)
+
 FIRST_LIFE = {
     **steps("runs.make", "before", "after"),
     **steps("instance", *_REPLACED),
     **steps("last_good", *_REPLACED),
-    **steps(
-        "facts",
-        "entry.before",
-        "entry.after",
-        "mend.before",
-        "mend.after",
-        "write.before",
-        "write.after",
-        "flush.before",
-        "flush.after",
-    ),
+    **_FACTS,
     **steps("birth", "make.before", "make.after", "entry.before", "entry.after", *_REPLACED),
     **steps("journal.mend", "before", "after"),
     **steps("journal.write", "before", "after", hits=37),
@@ -58,17 +54,7 @@ RECOVERIES = {
 """Where the first daemon dies, so that the second has something to recover."""
 
 SECOND_LIFE = {
-    **steps(
-        "facts",
-        "entry.before",
-        "entry.after",
-        "mend.before",
-        "mend.after",
-        "write.before",
-        "write.after",
-        "flush.before",
-        "flush.after",
-    ),
+    **_FACTS,
     **steps("journal.mend", "before", "after"),
     **steps("journal.write", "before", "after", hits=7),
     **steps("journal.flush", "before", "after", hits=5),

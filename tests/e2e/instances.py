@@ -1,11 +1,9 @@
 """Whole daemons on real disks, killed and started again; and what they answer over their sockets."""
 
-import http.client
 import json
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +17,7 @@ import anyio
 from onward.core.line import BadLine, decode
 from onward.processes import LauncherSpawner
 from tests.processes.delegated import within
-from tests.support import until
+from tests.support import UnixConnection, until
 
 Json = dict[str, Any]
 
@@ -38,17 +36,6 @@ except OnwardError as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_code)
 """
-
-
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=30)
-        self._path = str(path)
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 @dataclass(slots=True)
@@ -139,7 +126,7 @@ class Instance:
 
     def text(self, path: str) -> str:
         """Return an answer that is no JSON."""
-        connection = _Connection(self.home / "onward.sock")
+        connection = UnixConnection(self.home / "onward.sock", 30)
         try:
             connection.request("GET", path)
             return connection.getresponse().read().decode()
@@ -150,7 +137,7 @@ class Instance:
         return self._ask("POST", path, json.dumps(body), headers)
 
     def _ask(self, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None) -> Answer:
-        connection = _Connection(self.socket)
+        connection = UnixConnection(self.socket, 30)
         try:
             sent = {"content-type": "application/json", "Onward-Request": "1", **(headers or {})}
             connection.request(method, path, body, sent)
@@ -222,3 +209,8 @@ class Instance:
 
 def shell(command: str, **members: Any) -> Json:
     return {"calls": [{"name": "shell", "arguments": {"command": command}}], **members}
+
+
+def asked(instance: Instance, run_id: str) -> int:
+    """How often a model was asked."""
+    return len(instance.records(run_id, "InferenceStarted"))

@@ -41,21 +41,29 @@ def test_a_command_may_look_but_not_change(home: Instance) -> None:
     assert home.post("/v1/daemon/reload", {}).status == 200
 
 
-@pytest.mark.slow
-def test_a_command_that_was_started_without_a_group_is_adopted(home: Instance) -> None:
-    """As after an update from a version without cgroups, or when the unit was delegated none so far."""
-    home.cgroup, group = None, home.cgroup
-    home.start()
-    run_id = home.run(shell("while ! [ -e go ]; do sleep 0.02; done; echo went"), {"text": "Done.", "calls": []})
-    home.until_running(run_id)
-    home.kill()
-    home.cgroup = group
-    home.start()
+WAITS = "while ! [ -e go ]; do sleep 0.02; done; echo went"
+
+
+def goes_on_adopted(home: Instance, run_id: str) -> None:
+    """Let the command that waits come to its end, under a daemon that has not started it."""
     home.until(lambda: home.get("/v1/daemon").body["recovery"]["done"])
     (home.workspace / "go").touch()
     home.until_status(run_id, "completed")
     (done,) = home.records(run_id, "ToolCallDone")
     assert (done["result"], done["reason"]) == ("went", "adopted")
+
+
+@pytest.mark.slow
+def test_a_command_that_was_started_without_a_group_is_adopted(home: Instance) -> None:
+    """As after an update from a version without cgroups, or when the unit was delegated none so far."""
+    home.cgroup, group = None, home.cgroup
+    home.start()
+    run_id = home.run(shell(WAITS), {"text": "Done.", "calls": []})
+    home.until_running(run_id)
+    home.kill()
+    home.cgroup = group
+    home.start()
+    goes_on_adopted(home, run_id)
 
 
 def test_a_command_outlives_the_daemon_in_its_group_and_is_adopted(home: Instance) -> None:
@@ -66,17 +74,13 @@ def test_a_command_outlives_the_daemon_in_its_group_and_is_adopted(home: Instanc
     assert (isolation["kind"], isolation["cgroup"], isolation["problem"]) == ("cgroups", str(group), None)
     assert kernel.leaders(str(group)) == []
     assert home.pid in kernel.leaders(str(group / "daemon"))
-    run_id = home.run(shell("while ! [ -e go ]; do sleep 0.02; done; echo went"), {"text": "Done.", "calls": []})
+    run_id = home.run(shell(WAITS), {"text": "Done.", "calls": []})
     home.until_running(run_id)
     call = group / "calls" / f"{run_id}.t1c1"
     home.until(lambda: kernel.leaders(str(call)) and kernel.members(str(call / "cmd")))
     home.kill()
     home.start()
-    home.until(lambda: home.get("/v1/daemon").body["recovery"]["done"])
-    (home.workspace / "go").touch()
-    home.until_status(run_id, "completed")
-    (done,) = home.records(run_id, "ToolCallDone")
-    assert (done["result"], done["reason"]) == ("went", "adopted")
+    goes_on_adopted(home, run_id)
     home.until(lambda: not call.exists())
 
 

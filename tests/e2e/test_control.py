@@ -13,7 +13,7 @@ import pytest
 from onward.core.fold import apply
 from onward.core.state import RunState
 from tests.cli.serving import Cli
-from tests.e2e.instances import Answer, Instance, Json, shell
+from tests.e2e.instances import Answer, Instance, Json, asked, shell
 
 SLOW_ANSWER: Json = {"text": "never", "delay_s": 600}
 WAITING = "echo begun > begun; cat < go"
@@ -36,11 +36,6 @@ def conversation(instance: Instance, run_id: str) -> list[str]:
         apply(state, record)
     blocks = [(m["role"], block) for m in state.conversation.request("scripted", "x") for block in m["content"]]
     return [f"{role}:{b['text']}" if b["type"] == "text" else b["type"].removeprefix("tool_") for role, b in blocks]
-
-
-def asked(instance: Instance, run_id: str) -> int:
-    """How often a model was asked."""
-    return len(instance.records(run_id, "InferenceStarted"))
 
 
 def open_gate(instance: Instance, text: str = "through\n") -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.serving import Cli
 from tests.cli.terminals import at_terminal
-from tests.e2e.instances import Instance, Json, shell
+from tests.e2e.instances import Instance, Json, asked, shell
 
 AGENT = """
 kind = "native"
@@ -52,18 +52,14 @@ def until_asked(instance: Instance, run_id: str, which: str) -> Json:
     """Wait until a question is open; returns it."""
     found: list[Json] = []
 
-    def asked() -> bool:
+    def is_open() -> bool:
         open_now = instance.get(f"/v1/interactions?run_id={run_id}").body["interactions"]
         found[:] = [question for question in open_now if question["interaction_id"] == which]
         return bool(found)
 
-    instance.until(asked)
+    instance.until(is_open)
     instance.until(lambda: instance.show(run_id)["waiting_on"] == "human")
     return found[0]
-
-
-def asked_a_model(instance: Instance, run_id: str) -> int:
-    return len(instance.records(run_id, "InferenceStarted"))
 
 
 def test_a_question_survives_kill_9_and_the_answers_lead_to_the_end(planner: Instance, cli: Cli) -> None:
@@ -73,7 +69,7 @@ def test_a_question_survives_kill_9_and_the_answers_lead_to_the_end(planner: Ins
         planner.kill()
         planner.start()
         assert until_asked(planner, run_id, "q1") == before
-    assert asked_a_model(planner, run_id) == 1
+    assert asked(planner, run_id) == 1
     assert before["ask"]["result"] == "I shall write a file."
     assert f"q1  {run_id}  checkpoint" in cli("questions").stdout
     assert cli("wait", run_id).returncode == 5
@@ -86,7 +82,7 @@ def test_a_question_survives_kill_9_and_the_answers_lead_to_the_end(planner: Ins
     planner.kill()
     planner.start()
     assert until_asked(planner, run_id, "q2") == permission
-    assert asked_a_model(planner, run_id) == 2
+    assert asked(planner, run_id) == 2
     assert not (planner.workspace / "built").exists()
     assert "echo built >> built" in cli("questions", run_id).stdout
 
@@ -94,7 +90,7 @@ def test_a_question_survives_kill_9_and_the_answers_lead_to_the_end(planner: Ins
     assert cli("wait", run_id, "--timeout", "60").returncode == 0
     assert (planner.workspace / "built").read_text() == "built\n"
     assert [record["stage"] for record in planner.records(run_id, "StageEntered")] == ["plan", "build"]
-    assert asked_a_model(planner, run_id) == 3
+    assert asked(planner, run_id) == 3
     told = cli("logs", run_id).stdout
     for text in ("QUESTION", "plan begins", "build begins", "q1 by", "It is built."):
         assert text in told

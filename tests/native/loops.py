@@ -20,9 +20,10 @@ from onward.native.ports import RunPorts
 from onward.native.run import NativeRun
 from onward.native.tools.registry import builtin_tools
 from onward.ports.model import Model
+from onward.ports.process import LaunchSpec
 from onward.supervisor.live import LiveRun
 from onward.testing.clocks import FakeClock
-from onward.testing.fake_processes import FakeProcesses
+from onward.testing.fake_processes import FakeCommand, FakeProcesses
 from onward.testing.memory_store import MemoryStore
 from tests.support import eventually
 
@@ -103,6 +104,12 @@ class Loop:
         await self.live.append_durably(MessageAdded(message_id=message_id, source=Source.HUMAN, content=text, by="me"))
         self.run.wake()
 
+    async def rests(self, step_s: float) -> None:
+        """Let time pass in steps until the run rests."""
+        while not self.over:
+            self.clock.advance(step_s)
+            await anyio.wait_all_tasks_blocked()
+
     async def until(self, condition: Callable[[], object]) -> None:
         await eventually(condition)
 
@@ -124,6 +131,11 @@ class Loop:
             yield
         finally:
             self.idle -= 1
+
+
+def waiting(_spec: LaunchSpec) -> FakeCommand:
+    """A command that runs until the test ends it."""
+    return FakeCommand(waits=True)
 
 
 def call(name: str, **arguments: Any) -> Json:

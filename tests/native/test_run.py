@@ -11,15 +11,10 @@ import pytest
 from onward.core.times import seconds_between
 from onward.core.vocabulary import Needs
 from onward.ports.model import FailureClass, ModelFailure
-from onward.ports.process import LaunchSpec
 from onward.testing.fake_processes import FakeCommand
-from tests.native.loops import Loop, asks, call, shell
+from tests.native.loops import Loop, asks, call, shell, waiting
 
 Json = dict[str, Any]
-
-
-def waiting(_spec: LaunchSpec) -> FakeCommand:
-    return FakeCommand(waits=True)
 
 
 async def test_a_run_asks_acts_and_ends_and_each_intent_stands_before_its_effect(tmp_path: Path) -> None:
@@ -266,9 +261,7 @@ async def test_requests_that_break_off_are_charged_until_the_budget_is_spent(tmp
     await loop.start()
     async with anyio.create_task_group() as tasks:
         await loop.begin(tasks)
-        while not loop.over:
-            loop.clock.advance(120)
-            await anyio.wait_all_tasks_blocked()
+        await loop.rests(step_s=120)
     assert (model.asked, loop.live.state.totals.cost_usd, loop.live.state.needs) == (3, 0.75, Needs.BUDGET)
 
 
@@ -279,9 +272,7 @@ async def test_without_a_budget_requests_that_break_off_come_ever_more_rarely(tm
     await loop.start()
     async with anyio.create_task_group() as tasks:
         await loop.begin(tasks)
-        while not loop.over:
-            loop.clock.advance(120)
-            await anyio.wait_all_tasks_blocked()
+        await loop.rests(step_s=120)
     assert model.asked <= 10
     parked = (await loop.records())[-1]
     assert (parked["type"], parked["needs"], parked["retry_at"] > parked["ts"]) == ("RunParked", "network", True)

@@ -7,15 +7,9 @@ import anyio
 
 from onward.core.records import RunPaused
 from onward.core.status import Status
-from onward.ports.process import LaunchSpec
-from onward.testing.fake_processes import FakeCommand
-from tests.native.loops import Loop, asks, shell
+from tests.native.loops import Loop, asks, shell, waiting
 
 Json = dict[str, Any]
-
-
-def waiting(_spec: LaunchSpec) -> FakeCommand:
-    return FakeCommand(waits=True)
 
 
 def results(records: list[Json]) -> list[tuple[str, str]]:

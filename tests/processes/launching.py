@@ -11,7 +11,7 @@ from typing import Any
 from onward.ports.process import LaunchSpec, Trace
 from onward.processes.evidence import probe
 from onward.processes.launcher_kernel import carries, parse_stat, read_small
-from tests.support import until
+from tests.support import state_of, until
 
 INSTANCE = f"instance-under-test-{os.getpid()}"
 """Of this process alone: what ends the leftovers of an instance must not meet another test's."""
@@ -86,7 +86,7 @@ def living(runs: Path) -> list[int]:
 
 
 def exists(pid: int) -> bool:
-    return read_small(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] not in (b"", b"Z")
+    return state_of(pid) not in ("", "Z")
 
 
 def children(pid: int) -> list[int]:

@@ -12,7 +12,7 @@ from onward.core.index import index_of
 from onward.errors import StoreError
 from onward.ports.store import Listed
 from onward.store.filestore import FileStore
-from tests.store.worlds import RUN, Gate, Passed, fault, installed, journal_of, said, started, store_at
+from tests.store.worlds import RUN, Gate, Passed, fault, indexed, installed, journal_of, said, started, store_at
 from tests.support import eventually
 
 META = Path(RUN) / "meta.json"
@@ -21,11 +21,7 @@ META = Path(RUN) / "meta.json"
 async def born(runs: Path) -> dict[str, Any]:
     """Make a run with an index; returns the index."""
     async with store_at(runs) as store:
-        await store.create(started())
-        log = await store.open(RUN)
-        await log.append(said(1))
-        await log.write_index(index_of(log.state))
-        await log.close()
+        await indexed(store)
     index: dict[str, Any] = orjson.loads((runs / META).read_bytes())
     return index
 
@@ -81,7 +77,6 @@ async def test_an_index_that_is_bad_in_any_way_is_as_good_as_none(tmp_path: Path
     found = await listed(tmp_path)
     assert (found.index, found.stale_index, found.problem) == (None, None, None)
     async with store_at(tmp_path) as store:
-        assert await store.read_index(RUN) is None
         assert (await store.read(RUN)).state.seq == 2
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from onward.core.index import index_of
 from onward.core.line import encode_body, seal
-from tests.store.worlds import RUN, TS, journal_of, said, started, store_at
+from tests.store.worlds import RUN, TS, indexed, journal_of, started, store_at
 
 READ = """
 import resource, sys
@@ -77,11 +76,7 @@ async def test_a_journal_of_600_mb_with_200_000_records_is_folded_in_512_mb(tmp_
 
 async def test_two_thousand_runs_are_listed_without_reading_their_journals(tmp_path: Path) -> None:
     async with store_at(tmp_path) as store:
-        await store.create(started())
-        log = await store.open(RUN)
-        await log.append(said(1))
-        await log.write_index(index_of(log.state))
-        await log.close()
+        await indexed(store)
     index, journal = (tmp_path / RUN / "meta.json").read_bytes(), journal_of(tmp_path).read_bytes()
     for number in range(2, 2001):
         directory = tmp_path / f"worker-{number}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.store import filestore
+from onward.store import directory
 from tests.store.worlds import store_at
 
 
@@ -18,8 +18,8 @@ async def test_a_container_has_no_id_that_lasts(
     machine_id.write_text("0123456789abcdef0123456789abcdef\n")
     if contained:
         mark.touch()
-    monkeypatch.setattr(filestore, "CONTAINERS", (str(mark),))
-    monkeypatch.setattr(filestore, "MACHINE_ID", machine_id)
+    monkeypatch.setattr(directory, "CONTAINERS", (str(mark),))
+    monkeypatch.setattr(directory, "MACHINE_ID", machine_id)
     async with store_at(tmp_path / "runs") as store:
         assert store.machine_id == ("" if contained else "0123456789abcdef0123456789abcdef")
 

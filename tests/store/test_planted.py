@@ -7,11 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from onward.core.index import index_of
 from onward.core.replay import NotAJournal
 from onward.errors import NotFound, Unreadable
-from onward.store.filestore import FileStore
-from tests.store.worlds import RUN, journal_of, said, started, store_at
+from tests.store.worlds import RUN, indexed, journal_of, store_at
 
 Plant = Callable[[Path], None]
 
@@ -43,18 +41,10 @@ def a_socket(file: Path) -> None:
 PLANTS: list[Plant] = [a_link, a_second_name, a_fifo, a_directory, a_socket]
 
 
-async def born(store: FileStore) -> None:
-    await store.create(started())
-    log = await store.open(RUN)
-    await log.append(said(1))
-    await log.write_index(index_of(log.state))
-    await log.close()
-
-
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 async def test_what_stands_in_place_of_the_journal_is_reported(tmp_path: Path, plant: Plant) -> None:
     async with store_at(tmp_path) as store:
-        await born(store)
+        await indexed(store)
         plant(journal_of(tmp_path))
         with anyio.fail_after(5):
             for read in (store.open, store.read):
@@ -69,11 +59,10 @@ async def test_what_stands_in_place_of_the_journal_is_reported(tmp_path: Path, p
 async def test_what_stands_in_place_of_meta_is_not_read(tmp_path: Path, plant: Plant) -> None:
     """It is a cache: the journal is read instead."""
     async with store_at(tmp_path) as store:
-        await born(store)
+        await indexed(store)
         assert (await store.list_runs())[0].index is not None
         plant(tmp_path / RUN / "meta.json")
         with anyio.fail_after(5):
-            assert await store.read_index(RUN) is None
             listed = await store.list_runs()
             assert [(run.index, run.stale_index, run.problem) for run in listed] == [(None, None, None)]
             assert (await store.read(RUN)).state.seq == 2
@@ -99,7 +88,7 @@ async def test_what_stands_in_place_of_the_facts_is_reported(tmp_path: Path, pla
 
 async def test_a_link_in_place_of_a_run_directory_is_listed_with_the_reason_and_never_opened(tmp_path: Path) -> None:
     async with store_at(tmp_path / "runs") as store:
-        await born(store)
+        await indexed(store)
         (tmp_path / "runs" / RUN).rename(tmp_path / "elsewhere")
         (tmp_path / "runs" / RUN).symlink_to(tmp_path / "elsewhere")
         before = sorted(path.name for path in (tmp_path / "elsewhere").iterdir())
@@ -114,13 +103,13 @@ async def test_a_link_in_place_of_a_run_directory_is_listed_with_the_reason_and_
             await store.records(RUN, after=0, limit=1)
         with pytest.raises(Unreadable):
             await store.put_blob(RUN, b"x")
-        assert await store.read_index(RUN) is None
+        assert listed[0].stale_index is None
         assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == before
 
 
 async def test_a_linked_calls_directory_is_not_followed(tmp_path: Path) -> None:
     async with store_at(tmp_path / "runs") as store:
-        await born(store)
+        await indexed(store)
         victim = tmp_path / "victim" / "t1c1"
         victim.mkdir(parents=True)
         (tmp_path / "runs" / RUN / "calls").symlink_to(victim.parent)
@@ -134,7 +123,7 @@ async def test_a_linked_calls_directory_is_not_followed(tmp_path: Path) -> None:
 
 async def test_a_link_inside_the_evidence_of_a_call_is_removed_and_not_followed(tmp_path: Path) -> None:
     async with store_at(tmp_path / "runs") as store:
-        await born(store)
+        await indexed(store)
         call_dir = await store.make_call_dir(RUN, "t1c1")
         victim = tmp_path / "victim"
         victim.mkdir()
@@ -149,7 +138,7 @@ async def test_a_link_inside_the_evidence_of_a_call_is_removed_and_not_followed(
 @pytest.mark.parametrize("name", ["../x", "/etc", "a/b", ".", "", "x" * 300, "%2e%2e", "a\x00b", "abc\n", "\uff41bc"])
 async def test_a_name_that_is_no_run_id_opens_nothing(tmp_path: Path, name: str) -> None:
     async with store_at(tmp_path) as store:
-        for act in (store.open, store.read, store.read_index, store.call_dirs):
+        for act in (store.open, store.read, store.call_dirs):
             with pytest.raises(Exception, match="run id"):
                 await act(name)
         with pytest.raises(Exception, match="run id"):
@@ -159,7 +148,7 @@ async def test_a_name_that_is_no_run_id_opens_nothing(tmp_path: Path, name: str)
 @pytest.mark.parametrize("call_id", ["..", "../../x", "t1c1/../..", "", "t1c", "t1c1\n", "t\u00b2c1"])
 async def test_a_name_that_is_no_call_id_is_no_path(tmp_path: Path, call_id: str) -> None:
     async with store_at(tmp_path) as store:
-        await born(store)
+        await indexed(store)
         with pytest.raises(NotFound, match="call id"):
             store.call_dir(RUN, call_id)
         with pytest.raises(NotFound, match="call id"):
@@ -168,7 +157,7 @@ async def test_a_name_that_is_no_call_id_is_no_path(tmp_path: Path, call_id: str
 
 async def test_a_missing_journal_is_damage_and_a_missing_directory_is_not_found(tmp_path: Path) -> None:
     async with store_at(tmp_path) as store:
-        await born(store)
+        await indexed(store)
         journal_of(tmp_path).unlink()
         with pytest.raises(NotAJournal, match="missing"):
             await store.read(RUN)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onward.core.index import index_of
 from onward.core.line import decode
 from onward.core.records import AssistantTurn, MessageAdded, RunStarted
 from onward.core.vocabulary import Source
@@ -37,6 +38,15 @@ def started(run_id: str = RUN, **members: Any) -> RunStarted:
         "workspace": "/w", "limits": {}, "by": "me", "on_restart": "resume", "version": "0",
     }  # fmt: skip
     return RunStarted(**fields | members)
+
+
+async def indexed(store: FileStore, run_id: str = RUN) -> None:
+    """Make a run of two records, and write its index."""
+    await store.create(started(run_id))
+    log = await store.open(run_id)
+    await log.append(said(1))
+    await log.write_index(index_of(log.state))
+    await log.close()
 
 
 def said(number: int, text: str = "and this") -> MessageAdded:

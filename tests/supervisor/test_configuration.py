@@ -16,13 +16,7 @@ from onward.supervisor.configuration import ConfigurationFiles
 from onward.supervisor.reload import watch_configuration, watchable
 from tests.support import eventually
 
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in [name for name in os.environ if name.startswith("ONWARD_")]:
-        monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("no_environment")
 
 
 class Kept:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from onward.config.numbers import LONGEST_S, MOST
+from onward.config.numbers import LONGEST_S
+from onward.core.bounds import MOST
 from onward.errors import BadRequest
 from tests.supervisor.desk import Desk
 

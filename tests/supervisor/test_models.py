@@ -50,7 +50,7 @@ def test_where_nothing_is_usable_one_screen_says_what_would_do(tmp_path: Path, m
     (tmp_path / "codex").write_text("#!/bin/sh\n")
     (tmp_path / "codex").chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(usable.what_would_do, "__defaults__", (server.getsockname(),))
+        monkeypatch.setattr(usable, "OLLAMA", server.getsockname())
         with pytest.raises(BadRequest) as caught:
             models(tmp_path, {"PATH": str(tmp_path)}).check(None)
         said = str(caught.value)

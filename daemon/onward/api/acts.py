@@ -6,11 +6,8 @@ from fastapi import APIRouter, Depends, Header
 from starlette.responses import Response
 
 from onward.api.answers import answer, principals
-from onward.api.requests import Key, Nothing, Pause, Resume, Revive, SendMessage, run_id_of
-from onward.core.ids import RunId
+from onward.api.requests import Key, Nothing, Pause, Resume, Revive, RunIdOf, SendMessage
 from onward.ports.operations import Operations
-
-RunIdOf = Annotated[RunId, Depends(run_id_of)]
 
 
 def acts(operations: Operations) -> APIRouter:

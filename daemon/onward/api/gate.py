@@ -94,13 +94,13 @@ def check_change(headers: Headers) -> None:
         raise Refused("a change must carry the header 'Onward-Request: 1'")
 
 
-def too_deep(body: bytes, limit: int = JSON_DEPTH) -> bool:
-    """Say whether JSON nests deeper than `limit`. What is no JSON gets any answer; a parser will refuse it."""
+def too_deep(body: bytes) -> bool:
+    """Say whether JSON nests deeper than `JSON_DEPTH`. What is no JSON gets any answer; a parser will refuse it."""
     brackets = _STRING.sub(b"", body).translate(_SQUARE, _NO_BRACKET)
-    for _ in range(limit):
+    for _ in range(JSON_DEPTH):
         # Every round takes the innermost level away; all of it is done in C, also for 4 MiB of brackets.
         brackets = brackets.replace(b"[]", b"")
-    return b"[]" in brackets or len(brackets) > limit
+    return b"[]" in brackets or len(brackets) > JSON_DEPTH
 
 
 def _without_port(host: str) -> str:

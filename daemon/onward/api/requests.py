@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
+from fastapi import Depends, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from onward.config.numbers import Count, CountOrNone, Dollars
@@ -16,10 +17,14 @@ def _absolute(path: str) -> str:
     return path
 
 
-class StartRun(BaseModel):
-    """The body of `POST /v1/runs`."""
+class Body(BaseModel):
+    """A body: what it does not know is an error, and nothing is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class StartRun(Body):
+    """The body of `POST /v1/runs`."""
 
     task: Annotated[str, Field(min_length=1)]
     """What is to be done, in words."""
@@ -40,79 +45,61 @@ Key = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^
 More = Count | Dollars
 
 
-class SendMessage(BaseModel):
+class SendMessage(Body):
     """The body of `POST /v1/runs/{id}/messages`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     text: Annotated[str, Field(min_length=1)]
     """What is said."""
 
 
-class Pause(BaseModel):
+class Pause(Body):
     """The body of `POST /v1/runs/{id}/pause`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     reason: Annotated[str, Field(max_length=2000)] = ""
     """Shown while the run is paused."""
 
 
-class Resume(BaseModel):
+class Resume(Body):
     """The body of `POST /v1/runs/{id}/resume`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     add: dict[str, More] = {}
     """By how much which limits of the run are raised: `{"cost_usd": 5, "turns": 100}`."""
 
 
-class Revive(BaseModel):
+class Revive(Body):
     """The body of `POST /v1/runs/{id}/revive`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     max_revivals: CountOrNone | None = None
     """Refuse when it was revived so often already; None: never."""
 
 
-class Answer(BaseModel):
+class Answer(Body):
     """The body of `POST /v1/interactions/{id}/answer`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     answer: dict[str, Any]
     """What the kind of the question wants: `{"decision": "approve"}`, `{"value": "text"}`, `{"add": {"turns": 9}}`."""
 
 
-class Nothing(BaseModel):
+class Nothing(Body):
     """The body of a change that needs no words: `{}`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
 
-
-class HoldRuns(BaseModel):
+class HoldRuns(Body):
     """The body of `POST /v1/daemon/hold`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     reason: Annotated[str, Field(max_length=2000)] = ""
     """Shown while the runs are held."""
 
 
-class ReleaseRuns(BaseModel):
+class ReleaseRuns(Body):
     """The body of `POST /v1/daemon/release`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     run_id: Annotated[str, Field(max_length=64)] | None = None
     """The one run to release; None: all of them."""
 
 
-class StopDaemon(BaseModel):
+class StopDaemon(Body):
     """The body of `POST /v1/daemon/stop`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     leave_running: bool = False
     """Commands in flight go on and are adopted by the next daemon."""
@@ -125,6 +112,12 @@ async def run_id_of(run_id: str) -> RunId:
         BadRequest: It is none.
     """
     return parse_run_id(run_id)
+
+
+RunIdOf = Annotated[RunId, Depends(run_id_of)]
+MOST_SEQ = (1 << 53) - 1
+"""Up to here every program reads a JSON number as it was written."""
+After = Annotated[int, Query(ge=0, le=MOST_SEQ)]
 
 
 async def interaction_of(interaction_id: str) -> tuple[RunId, str]:

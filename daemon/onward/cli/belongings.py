@@ -11,8 +11,8 @@ from onward.config.agents import load_agents
 from onward.config.places import SERVICE, shipped
 from onward.errors import BadConfiguration, NotFound, OnwardError
 from onward.store import disk
+from onward.store.directory import HOLD, INSTANCE, LOCK
 from onward.store.facts import FACTS
-from onward.store.filestore import HOLD, INSTANCE, LOCK
 from onward.store.mounts import network_file_system
 
 SHIPPED = ("onward.toml", "models.toml", "rehearsal.json", "agents/worker.toml", "agents/rehearsal.toml")

@@ -3,7 +3,7 @@
 import http.client
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from onward.cli.client import SILENCE_S, Client, TimedOut
@@ -46,16 +46,15 @@ class Follower:
     say: Callable[[str], None] = lambda _: None
     on_delta: Callable[[str], None] | None = None
     deadline: float | None = None
-    patience_s: float = PATIENCE_S
     _lost_at: float | None = None
-    _failures: int = field(default=0)
+    _failures: int = 0
 
     def until_ended(self) -> Iterator[Json]:
         """Yield records until the run has ended.
 
         Raises:
             TimedOut: The deadline passed.
-            Unreachable: The daemon did not come back in `patience_s`.
+            Unreachable: The daemon did not come back in `PATIENCE_S`.
         """
         return (record for record in self._records() if record is not None)
 
@@ -148,7 +147,7 @@ class Follower:
         if self._lost_at is None and gone:
             self._lost_at = now
             self.say("the daemon is gone; waiting for it to come back")
-        if self._lost_at is not None and now - self._lost_at > self.patience_s:
+        if self._lost_at is not None and now - self._lost_at > PATIENCE_S:
             raise Unreachable(f"the daemon did not come back; the run goes on with it: onward logs {self.run_id} -f")
         time.sleep(_PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)])
         self._failures += 1

@@ -13,7 +13,7 @@ from onward.cli.examination import Finding, Installation
 from onward.config.places import SERVICE, check_socket
 from onward.config.providers import BUILT_IN, NoKey, Provider, resolve_provider
 from onward.errors import BadConfiguration, OnwardError
-from onward.store.filestore import HOLD, LOCK
+from onward.store.directory import HOLD, LOCK
 from onward.store.lock import Holder, holder_of
 from onward.supervisor.usable import what_would_do
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -115,19 +115,6 @@ class AgentDefinition(BaseModel):
 def definition_hash(definition: AgentDefinition) -> str:
     """Return the SHA-256 (hex) of a definition: the same for the same content, whatever file it came from."""
     return hashlib.sha256(orjson.dumps(definition.pinned(), option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def read_pinned(pinned: Mapping[str, Any]) -> AgentDefinition:
-    """Return the definition that a journal pinned; keys that a newer version put there are left out.
-
-    Raises:
-        BadConfiguration: It needs what this version does not have.
-    """
-    try:
-        return AgentDefinition.model_validate(pinned, extra="ignore")
-    except ValidationError as error:
-        where = ", ".join(dotted(item["loc"]) for item in error.errors())
-        raise BadConfiguration(f"this version cannot use the agent definition of the run: {where}") from error
 
 
 def load_agents(dirs: Sequence[Path]) -> tuple[dict[str, AgentDefinition], list[Problem]]:

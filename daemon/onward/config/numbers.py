@@ -1,14 +1,14 @@
 """How large the numbers are that people write down: each has a bound, so that all that is done with it can be done.
 
-Whatever is added to them stays far below what JSON and a 64-bit integer hold, and a moment that lies so many seconds
-ahead is a date.
+A moment that lies so many seconds ahead is a date.
 """
 
 from typing import Annotated
 
 from pydantic import Field
 
-MOST = 10**15
+from onward.core.bounds import MOST
+
 LONGEST_S = 1e9
 """Seconds: some thirty years."""
 

@@ -11,15 +11,14 @@ from onward.core.step import waits_for_human
 SHORT = 200
 
 
-def index_of(state: RunState, *, queued: bool = False, stalled: str | None = None) -> Json:
+def index_of(state: RunState, *, stalled: str | None = None) -> Json:
     """Return the index of a run.
 
     Args:
         state: As folded.
-        queued: It is active but has no worker: it waits for a slot.
         stalled: Its journal cannot be written at the moment, and why (the disk).
     """
-    status, waiting_on, needs, error = _shown(state, queued, stalled)
+    status, waiting_on, needs, error = _shown(state, stalled)
     return {
         "run_id": state.run_id,
         "kind": state.kind,
@@ -53,13 +52,11 @@ def index_of(state: RunState, *, queued: bool = False, stalled: str | None = Non
     }
 
 
-def _shown(state: RunState, queued: bool, stalled: str | None) -> tuple[Status, str | None, str | None, str | None]:
+def _shown(state: RunState, stalled: str | None) -> tuple[Status, str | None, str | None, str | None]:
     """Return status, waiting_on, needs and error."""
     if stalled is not None and state.status not in TERMINAL:
         return Status.PARKED, None, "disk", stalled
     if state.status is Status.ACTIVE:
-        if queued:
-            return Status.WAITING, "slot", None, None
         if waits_for_human(state):
             return Status.WAITING, "human", None, None
         if state.retry_at is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from onward.core.records import Json
+from onward.core.retry import doubled
 
 FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 3600.0
@@ -88,7 +89,7 @@ def retry_in(attempts: int) -> float | None:
     """Return after how many seconds a failed delivery is repeated; None: not any more."""
     if attempts >= GIVEN_UP_AFTER:
         return None
-    return float(min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(attempts - 1, 16)))
+    return doubled(FIRST_RETRY_S, LONGEST_RETRY_S, attempts)
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:

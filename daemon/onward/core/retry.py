@@ -50,6 +50,11 @@ class RetryDecision:
     reason: str
 
 
+def doubled(first_s: float, longest_s: float, failures: int) -> float:
+    """Return the delay after so many failures in a row: `first_s` after one, twice as long after each more."""
+    return min(first_s * 2.0 ** min(max(failures - 1, 0), 64), longest_s)
+
+
 def after_failure(
     failure: str, failures: int, *, charged: bool = False, retry_after_s: float | None, jitter: float
 ) -> RetryDecision:
@@ -66,7 +71,7 @@ def after_failure(
     if row.first_s is None:
         return RetryDecision(delay_s=None, needs=row.needs, reason=row.meaning)
     longest_s = max(row.longest_s, LONGEST_CHARGED_S) if charged else row.longest_s
-    own_s = min(longest_s, row.first_s * 2 ** min(failures - 1, 16)) * (0.5 + jitter / 2)
+    own_s = doubled(row.first_s, longest_s, failures) * (0.5 + jitter / 2)
     asked_s = min(retry_after_s or 0.0, LONGEST_RETRY_AFTER_S)
     return RetryDecision(delay_s=max(own_s, asked_s), needs=row.needs, reason=row.meaning)
 

@@ -34,23 +34,24 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\x00", "\ufffd")
 
 
-def clean_json(value: object, depth: int = JSON_DEPTH) -> object:
+def clean_json(value: object) -> object:
     """Return a JSON value that the journal can hold: every string in it is clean (keys too).
 
-    What could not be written, or not be read back as it was, is replaced: containers below `depth` levels by a text
-    that says so, integers of more than 64 bits by their digits, infinities and NaN by None.
+    What could not be written, or not be read back as it was, is replaced: containers below `JSON_DEPTH` levels by a
+    text that says so, integers of more than 64 bits by their digits, infinities and NaN by None.
     """
-    return value if _is_clean(value, depth) else _cleaned(value, depth)
+    return value if _is_clean(value) else _cleaned(value, JSON_DEPTH)
 
 
-def _is_clean(value: object, depth: int) -> bool:
+def _is_clean(value: object) -> bool:
     """Whether there is surely nothing to replace in `value`: told by how it is written, which is much quicker."""
     try:
         written = orjson.dumps(value)
     except (TypeError, RecursionError):
         return False
+    deepest = written.count(b"{") + written.count(b"[")
     # "null" also stands for NaN and infinities.
-    return b"\\u0000" not in written and b"null" not in written and written.count(b"{") + written.count(b"[") <= depth
+    return b"\\u0000" not in written and b"null" not in written and deepest <= JSON_DEPTH
 
 
 def _cleaned(value: object, depth: int) -> object:
@@ -69,20 +70,19 @@ def _cleaned(value: object, depth: int) -> object:
     return value
 
 
-def excerpt(text: str, limit_bytes: int = EXCERPT_BYTES, *, where: str = "") -> str:
+def excerpt(text: str, limit_bytes: int = EXCERPT_BYTES) -> str:
     """Return `text`, or its beginning and end with a line between that counts what is left out.
 
-    Guarantee: the result is at most `limit_bytes` of UTF-8, for limits of at least 128 bytes more than `where`, which
-    says where the rest is.
+    Guarantee: the result is at most `limit_bytes` of UTF-8, for limits of at least 128 bytes.
     """
     raw = text.encode("utf-8", "replace")
     if len(raw) <= limit_bytes:
         return text
-    room = max(0, limit_bytes - 128 - len(where.encode())) // 2
+    room = max(0, limit_bytes - 128) // 2
     head = raw[:room].decode("utf-8", "ignore")
     tail = raw[len(raw) - room :].decode("utf-8", "ignore")
     left_out = len(raw) - len(head.encode()) - len(tail.encode())
-    return f"{head}\n[... {left_out} bytes left out{where} ...]\n{tail}"
+    return f"{head}\n[... {left_out} bytes left out ...]\n{tail}"
 
 
 def display(text: str, limit: int = 2000) -> str:

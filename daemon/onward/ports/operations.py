@@ -58,6 +58,7 @@ class Operations(Protocol):
 
         Raises:
             NotFound, Unreadable: As `get_run`.
+            Conflict: The daemon died with the run in hand: its journal is not read before it is revived.
         """
         ...
 
@@ -144,7 +145,7 @@ class Operations(Protocol):
         With `deltas` also `{"delta": text}` for pieces of an answer that is being written: some may be lost, and the
         turn's record supersedes them.
 
-        The first step raises NotFound or Unreadable as `get_run`.
+        The first step raises as `records`.
         """
         ...
 
@@ -161,8 +162,7 @@ class Operations(Protocol):
 
         `config` is what `reload` returns; `isolation` says how commands are kept apart: kind (`cgroups` or
         `process-groups`), reason, cgroup, limits_calls, and problem with remedy where something is wrong with it.
-        `hold` says whether runs are held (`on`), why (`reasons`, by a word), and how
-        many (`runs`).
+        `hold` says whether runs are held (`on`), why (`reasons`, by a word), and how many (`runs`).
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Starting, finding again and ending the processes of tool calls and external agents."""
+"""Starting, finding again and ending the processes of tool calls."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

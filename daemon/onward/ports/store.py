@@ -155,10 +155,6 @@ class RunStore(Protocol):
         """
         ...
 
-    async def read_index(self, run_id: str) -> Json | None:
-        """Return meta.json if it is a whole one, believed or not."""
-        ...
-
     async def records(self, run_id: str, *, after: int, limit: int, up_to: int | None = None) -> list[Json]:
         """Return records with `after` < seq <= `up_to` (None: all), at most `limit`, in file order.
 

@@ -38,8 +38,7 @@ def opened(call_dir: Path) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        kind = Replaced if error.errno in _OTHER_KIND else Unreadable
-        raise kind(f"{str(call_dir)!r} cannot be read: {error.strerror}") from error
+        raise _as_told(error, f"{str(call_dir)!r}") from error
     try:
         yield fd
     finally:
@@ -60,8 +59,7 @@ def opened_file(directory: int, name: str) -> Iterator[int | None]:
         yield None
         return
     except OSError as error:
-        kind = Replaced if error.errno in _OTHER_KIND else Unreadable
-        raise kind(f"{name!r} of a call cannot be read: {error.strerror}") from error
+        raise _as_told(error, f"{name!r} of a call") from error
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
@@ -69,6 +67,11 @@ def opened_file(directory: int, name: str) -> Iterator[int | None]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _as_told(error: OSError, what: str) -> Unreadable:
+    kind = Replaced if error.errno in _OTHER_KIND else Unreadable
+    return kind(f"{what} cannot be read: {error.strerror}")
 
 
 def probe(call_dir: Path) -> CallTrace:

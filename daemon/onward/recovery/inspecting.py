@@ -23,8 +23,8 @@ from onward.processes.identity import boot_id
 from onward.recovery.evidence import look_at_all
 from onward.recovery.recover import policy_for
 from onward.store import disk, lock, rundir
+from onward.store.directory import LOCK
 from onward.store.facts import read_facts
-from onward.store.filestore import LOCK
 
 Target = str | os.PathLike[str]
 

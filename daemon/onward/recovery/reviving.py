@@ -1,7 +1,6 @@
 """A human's revive while no daemon works: one record, under the lock, behind the same look and verdict as `inspect`."""
 
 import os
-import pwd
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from onward.core.plan import damage_of, lost_records
 from onward.core.replay import NotAJournal
 from onward.errors import BadRequest, NotFound, OnwardError, Refused, StoreError
 from onward.processes.identity import boot_id, start_ticks
+from onward.processes.users import user_name
 from onward.recovery.inspecting import Target, inspect, run_path, set_aside
 from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_for_one_act
@@ -59,7 +59,7 @@ def revive(
     try:
         holder = this_process(boot_id(), start_ticks(os.getpid()) or 0)
         whole = run_path(target)
-        return anyio.run(_revive, holder, whole, set_aside(whole.parent), max_revivals, by or _this_user())
+        return anyio.run(_revive, holder, whole, set_aside(whole.parent), max_revivals, by or user_name(os.getuid()))
     except Refused as error:
         return _not(target, "live", str(error))
     except NotAJournal as error:
@@ -121,11 +121,3 @@ async def _append(store: FileStore, run_id: str, cap: int | None, by: str) -> Re
         return told
     finally:
         await run_log.close()
-
-
-def _this_user() -> str:
-    uid = os.getuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"

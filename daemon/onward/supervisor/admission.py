@@ -11,10 +11,12 @@ from onward.core.daemon_facts import ENTERED, LOOP, READ, StartDecision, has_set
 from onward.ports.clock import Clock
 from onward.ports.store import RunStore
 from onward.supervisor.daemon_log import DaemonLog
+from onward.supervisor.drain import Drain
 from onward.supervisor.entries import Entry
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Slot, Slots
-from onward.supervisor.worker import Drain, Worker
+from onward.supervisor.waking import Waking
+from onward.supervisor.worker import Worker
 
 log = structlog.get_logger()
 
@@ -41,6 +43,7 @@ class Admission:
         *,
         entries: Mapping[str, Entry],
         worker: Worker,
+        waking: Waking,
         store: RunStore,
         daemon_log: DaemonLog,
         slots: Slots,
@@ -50,6 +53,7 @@ class Admission:
     ) -> None:
         self._entries = entries
         self._worker = worker
+        self._waking = waking
         self._store = store
         self._log = daemon_log
         self._slots = slots
@@ -75,20 +79,24 @@ class Admission:
             self._queue.send_nowait(entry)
             entry.notify()
 
-    def enqueue_in(self, entry: Entry, seconds: float) -> None:
-        async def later() -> None:
+    def _enqueue_in(self, entry: Entry, seconds: float | None) -> None:
+        """Let the run be entered after so many seconds; None: not by itself."""
+
+        async def later(seconds: float) -> None:
             await self._clock.sleep(seconds)
             self.enqueue(entry)
 
-        if self._tasks is not None:
-            self._tasks.start_soon(later)
+        if self._tasks is not None and seconds is not None:
+            self._tasks.start_soon(later, seconds)
 
     def begin(self, tasks: TaskGroup) -> None:
-        """Let the runs that were found come in; the queue is served by `serve`."""
+        """Let the runs that were found come in, those that rest when their time comes; `serve` serves the queue."""
         self._tasks = tasks
         self._found = [entry for entry in self._entries.values() if entry.queued]
         for entry in self._found:
             self._queue.send_nowait(entry)
+        for entry in self._entries.values():
+            self._enqueue_in(entry, self._waking.found_at_rest(entry))
 
     async def serve(self) -> None:
         """Let runs in, for ever."""
@@ -132,20 +140,17 @@ class Admission:
         self.hold.reasons[word] = reason
 
     def let_go(self, entry: Entry) -> None:
-        """Let one run in that passes the hold now."""
-        self._go_on(entry)
+        """Let one run in that was held, and passes the hold now."""
+        if entry.held is not None:
+            entry.held = None
+            self._report.look_again(entry.run_id)
+            self.enqueue(entry)
 
     def let_all_go(self) -> None:
         """Let all runs in that were held."""
         self.hold.reasons.clear()
         for entry in list(self._entries.values()):
-            self._go_on(entry)
-
-    def _go_on(self, entry: Entry) -> None:
-        if entry.held is not None:
-            entry.held = None
-            self._report.look_again(entry.run_id)
-            self.enqueue(entry)
+            self.let_go(entry)
 
     # Suspects
 
@@ -155,9 +160,8 @@ class Admission:
         if decided is None:
             return
         found, self._found = [entry for entry in self._found if entry.queued], []
-        looked_at = [
-            entry for entry in found if not self._is_watched(entry)
-        ]  # the others are named before they are read
+        # Those that are watched are named before they are read.
+        looked_at = [entry for entry in found if not self._is_watched(entry)]
         unknown = [entry for entry in looked_at if decided.unclean or entry.suspect is None]
         if unknown:
             await self._log.note("FoldingBegun", runs=len(unknown))
@@ -251,5 +255,5 @@ class Admission:
                 over.set()
         entry.notify()
         self._report.tell()
-        if again is not None and not self._drain.on:
-            self.enqueue_in(entry, again)
+        if not self._drain.on:
+            self._enqueue_in(entry, again)

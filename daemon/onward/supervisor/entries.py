@@ -1,18 +1,25 @@
 """What the daemon holds in memory of each run, loaded or not."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
+from onward.core.ids import parse_run_id
 from onward.core.index import damaged_index, index_of, questions_of, suspended_index
 from onward.core.records import Json
 from onward.core.state import RunState
 from onward.core.status import TERMINAL, Status
+from onward.errors import BadRequest, NotFound
 from onward.native.run import NativeRun
 from onward.supervisor.live import LiveRun
+
+ELSEWHERE = "it was worked on in another place: this is a copy, or a restored backup"
+"""Why a run is held that did not come to work here before."""
 
 
 @dataclass(slots=True)
@@ -130,3 +137,39 @@ class Entry:
         if self.changed is None:
             self.changed = anyio.Event()
         return self.changed
+
+
+class Entries(dict[str, Entry]):
+    """Every run of this daemon by its id, and which of them each idempotency key has started."""
+
+    def __init__(self, on_change: Callable[[Entry], None]) -> None:
+        """`on_change` is told whenever what is shown of any of them may have changed."""
+        super().__init__()
+        self._on_change = on_change
+        self._started_by: dict[str, str] = {}
+
+    def add(self, run_id: str, index: Json, **members: Any) -> Entry:
+        """Take in a run that was born or found; `members` are those of `Entry`."""
+        entry = self[run_id] = Entry(run_id=run_id, index=index, on_change=self._on_change, **members)
+        if type(key := index.get("idempotency_key")) is str:
+            self._started_by[key] = run_id
+        return entry
+
+    def of(self, run_id: str) -> Entry:
+        """Return a run by its id.
+
+        Raises:
+            NotFound: There is none, or it is no id of a run at all.
+        """
+        try:
+            return self[parse_run_id(run_id)]
+        except (KeyError, BadRequest):
+            raise NotFound(f"there is no run {run_id[:80]!r}") from None
+
+    def started_by(self, key: str) -> Entry | None:
+        """Return the run that was started with this idempotency key."""
+        return self.get(self._started_by.get(key, ""))
+
+    def statuses(self) -> Counter[str]:
+        """Return how many runs are shown with each status."""
+        return Counter(str(entry.shown()["status"]) for entry in self.values())

@@ -10,8 +10,7 @@ from onward.core.text import clean
 from onward.ports.store import RunStore
 from onward.supervisor.admission import Admission
 from onward.supervisor.daemon_log import DaemonLog
-from onward.supervisor.entries import Entry
-from onward.supervisor.worker import ELSEWHERE
+from onward.supervisor.entries import ELSEWHERE, Entry
 
 log = structlog.get_logger()
 

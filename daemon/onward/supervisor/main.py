@@ -1,12 +1,10 @@
 """The daemon's life: lock, list, serve, work, drain, let go."""
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -17,31 +15,18 @@ from onward.api.refusing import refusing_app
 from onward.api.server import serve
 from onward.config.places import Places, find_places
 from onward.config.settings import Settings
-from onward.core.masking import KnownSecrets
-from onward.errors import OnwardError, StoreError
-from onward.native.tools.registry import builtin_tools
-from onward.ports.clock import Clock
-from onward.ports.process import ProcessSpawner
-from onward.processes import LauncherSpawner
-from onward.processes.cgroups import Limits
-from onward.processes.identity import boot_id, start_ticks
-from onward.processes.isolation import PROCESS_GROUPS, Isolation, is_in_a_call, isolate
-from onward.recovery.recover import Claimant
+from onward.errors import OnwardError, StoreError, causes_of
+from onward.processes.identity import start_ticks
+from onward.processes.isolation import is_in_a_call
 from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_store
-from onward.store.lock import Holder, this_process
+from onward.store.lock import this_process
 from onward.supervisor import logs
+from onward.supervisor.assembly import Daemon, World, put_together
 from onward.supervisor.collector import collect_seldom
-from onward.supervisor.configuration import ConfigurationFiles
-from onward.supervisor.last_good import keep
-from onward.supervisor.metrics import Meter
-from onward.supervisor.models import ConfiguredModels, Models
-from onward.supervisor.notify import Notifier
-from onward.supervisor.reload import watch_configuration
 from onward.supervisor.service_manager import ServiceManager
 from onward.supervisor.signals import Signals
 from onward.supervisor.supervisor import Supervisor
-from onward.supervisor.telling import measure_lag, traced, write_textfile
 from onward.supervisor.threads import make_threads
 from onward.testing import faults
 
@@ -52,19 +37,6 @@ SAY_EVERY_S = 10.0
 TRY_AGAIN_S = 5.0
 EXIT_LOCK_LOST = 74
 """EX_IOERR: whoever keeps the daemon starts it again, and finds out whether somebody else holds the runs now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """What a daemon meets outside: its models, its processes, and which boot of the machine this is."""
-
-    models: Callable[[Places, Clock], Models] | None = None
-    """None: those that the settings name."""
-    spawner: ProcessSpawner | None = None
-    """None: launchers, in cgroups of their own where the service manager has delegated its own to this daemon."""
-    boot_id: str = field(default_factory=boot_id)
-    secrets: KnownSecrets = field(default_factory=KnownSecrets)
-    manager: ServiceManager = field(default_factory=lambda: ServiceManager.from_environment(os.environ))
 
 
 def run_daemon(settings: Settings, world: World | None = None, *, hold: bool = False) -> int:
@@ -84,8 +56,9 @@ def run_daemon(settings: Settings, world: World | None = None, *, hold: bool = F
     try:
         return anyio.run(_main, settings, world, hold)
     except BaseExceptionGroup as group:
-        told = [error for error in _flat(group) if isinstance(error, OnwardError)]
-        if len(told) == len(_flat(group)):
+        causes = causes_of(group)
+        told = [error for error in causes if isinstance(error, OnwardError)]
+        if len(told) == len(causes):
             raise told[0] from group
         raise
 
@@ -102,8 +75,7 @@ async def _main(settings: Settings, world: World, hold: bool) -> int:
 
 
 async def _begin_and_work(settings: Settings, world: World, signals: Signals, hold: bool) -> None:
-    places = settings.apply(find_places())
-    clock = SystemClock()
+    places, clock = settings.apply(find_places()), SystemClock()
     await make_threads()
     holder = this_process(world.boot_id, start_ticks(os.getpid()) or 0)
     open_it = partial(
@@ -119,64 +91,16 @@ async def _begin_and_work(settings: Settings, world: World, signals: Signals, ho
     closing = AsyncExitStack()
     closing.push_async_callback(store.close)  # last of all, whatever fails to close before it
     try:
-        models: Models
-        if world.models:
-            models = world.models(places, clock)
-        else:
-            configured = models = ConfiguredModels(places, clock, settings, secrets=world.secrets)
-            closing.push_async_callback(configured.aclose)
-
-        def use(changed: Settings) -> None:
-            logs.set_level(changed.log.level)
-            models.configure(changed)
-            supervisor.configure(
-                max_active_runs=changed.daemon.max_active_runs, default_agent=changed.daemon.default_agent
-            )
-
-        configuration = ConfigurationFiles(places, settings, use, partial(keep, find_places()))
-        notifier = Notifier(store, clock, settings.notify)
-        meter = Meter()
-        store.tell_flushes(partial(meter.observe, "onward_journal_flush_seconds"))
-        spawner, isolation = await anyio.to_thread.run_sync(_processes, settings, world)
-        supervisor = Supervisor(
-            store=store,
-            spawner=spawner,
-            tools=builtin_tools(),
-            models=models,
-            clock=clock,
-            claimant=_claimant(store, holder),
-            agent_dirs=places.agent_dirs,
-            configuration=configuration,
-            on_questions=notifier.look,
-            default_agent=settings.daemon.default_agent,
-            max_active_runs=settings.daemon.max_active_runs,
-            entry_rate=settings.daemon.entry_rate,
-            orphan_grace_s=settings.daemon.orphan_grace_s,
-            isolation=isolation.to_json(),
-            meter=meter,
-            saw=await closing.enter_async_context(traced(os.environ, clock.now, store.instance)),
+        daemon = await put_together(
+            settings, world, places=places, store=store, clock=clock, holder=holder, closing=closing
         )
-        await supervisor.boot(world.manager.progress, hold=hold)
-        signals.lives(supervisor)
+        await daemon.supervisor.boot(world.manager.progress, hold=hold)
+        signals.lives(daemon.supervisor)
         collect_seldom()
-        textfile = settings.metrics.textfile
-        telling = [partial(measure_lag, meter)]
-        if textfile is not None:
-            telling.append(partial(write_textfile, textfile, supervisor.metrics))
-        await _live(supervisor, store, places, configuration, notifier, world.manager, telling)
+        await _live(daemon, store, places, world.manager)
     finally:
         with anyio.CancelScope(shield=True):
             await closing.aclose()
-
-
-def _claimant(store: FileStore, holder: Holder) -> Claimant:
-    return Claimant(
-        machine_id=store.machine_id,
-        runs_inode=store.runs_inode,
-        boot_id=holder.boot_id,
-        pid=holder.pid,
-        start_ticks=holder.start_ticks,
-    )
 
 
 async def _open_in_the_end(
@@ -211,28 +135,8 @@ async def _open_in_the_end(
     return store
 
 
-def _processes(settings: Settings, world: World) -> tuple[ProcessSpawner, Isolation]:
-    """Return what starts commands, and how they are kept apart. Blocks."""
-    if world.spawner is not None:
-        return world.spawner, PROCESS_GROUPS
-    limits = Limits(memory_bytes=settings.daemon.call_memory_mib << 20, tasks=settings.daemon.call_tasks)
-    isolation = isolate(limits)
-    log.info("commands are kept apart", **isolation.to_json())
-    if isolation.problem is not None:
-        log.error("the next start of the daemon may fail", problem=isolation.problem, remedy=isolation.remedy)
-    return LauncherSpawner(groups=isolation.groups, limits=limits), isolation
-
-
-async def _live(
-    supervisor: Supervisor,
-    store: FileStore,
-    places: Places,
-    configuration: ConfigurationFiles,
-    notifier: Notifier,
-    manager: ServiceManager,
-    telling: Sequence[Callable[[], Coroutine[Any, Any, None]]],
-) -> None:
-    shutdown = anyio.Event()
+async def _live(daemon: Daemon, store: FileStore, places: Places, manager: ServiceManager) -> None:
+    supervisor, shutdown = daemon.supervisor, anyio.Event()
     app = await anyio.to_thread.run_sync(partial(make_app, supervisor, shutdown=shutdown, is_in_a_call=is_in_a_call))
     served = anyio.Event()
 
@@ -250,10 +154,8 @@ async def _live(
         tasks.start_soon(_tell, manager, supervisor)
         tasks.start_soon(_tell_of_stop, manager, supervisor)
         tasks.start_soon(_watch_lock, store)
-        tasks.start_soon(notifier.serve)
-        for tell in telling:
-            tasks.start_soon(tell)
-        tasks.start_soon(watch_configuration, configuration)
+        for beside in daemon.beside:
+            tasks.start_soon(beside)
         await supervisor.serve()
         shutdown.set()
         await served.wait()
@@ -282,11 +184,3 @@ async def _watch_lock(store: FileStore) -> None:
         if not await anyio.to_thread.run_sync(store.still_ours):
             log.critical("the lock file of the runs directory was removed or replaced; stopping at once")
             os._exit(EXIT_LOCK_LOST)
-
-
-def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    return [
-        leaf
-        for error in group.exceptions
-        for leaf in (_flat(error) if isinstance(error, BaseExceptionGroup) else [error])
-    ]

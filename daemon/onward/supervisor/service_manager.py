@@ -17,6 +17,7 @@ log = structlog.get_logger()
 PR_SET_DUMPABLE = 4
 FIRST_LISTENER = 3
 """The descriptor at which sockets begin that are handed over (sd_listen_fds(3))."""
+MORE_S = 60.0
 _HANDED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "FDSTORE")
 
 
@@ -71,10 +72,10 @@ class ServiceManager:
         """Feed the watchdog. Only the loop that does the work may say this."""
         self.tell(STATUS=status, **({"WATCHDOG": "1"} if self.watchdog_s else {}))
 
-    def progress(self, status: str, more_s: float = 60.0) -> None:
-        """Ask for so many more seconds to start or stop in, because something was really done."""
+    def progress(self, status: str) -> None:
+        """Ask for `MORE_S` more to start or stop in, because something was really done."""
         self.alive(status)
-        self.tell(EXTEND_TIMEOUT_USEC=str(int(more_s * 1e6)))
+        self.tell(EXTEND_TIMEOUT_USEC=str(int(MORE_S * 1e6)))
 
     def tell(self, **fields: str) -> None:
         """Send one message. A line break in a value would begin another field, so it becomes a space."""

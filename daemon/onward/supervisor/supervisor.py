@@ -1,12 +1,14 @@
-"""The supervisor: which runs there are, which of them work, and what can be asked about them.
+"""The supervisor: the parts of a daemon put together, its life, and all that can be asked of it.
 
-There is one way in: first start, recovery at boot and every later return pass through the queue and `Worker.work`.
+Each operation is the job of one part: `starting` begins a run, `reading` answers what is asked about runs, `control`
+carries out what people do to one, `holding` holds them back. There is one way in: first start, recovery at boot and
+every later return pass through the queue of `admission` and `Worker.work`.
 """
 
 import os
 import secrets
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,110 +17,82 @@ import anyio
 import structlog
 
 from onward import __version__
-from onward.config.agents import AgentDefinition, load_agents
-from onward.core.daemon_facts import READ, StartDecision
-from onward.core.fold import NewerRecord, apply
-from onward.core.ids import make_run_id, parse_run_id
-from onward.core.index import index_of, view_of
-from onward.core.records import BadRecord, Json, RunStarted
-from onward.core.replay import NotAJournal
-from onward.core.state import RunState
-from onward.core.status import TERMINAL, Status
-from onward.errors import BadRequest, Conflict, NotFound, OnwardError, Refused, StoreError
+from onward.core.daemon_facts import StartDecision
+from onward.core.records import Json
+from onward.core.status import Status
 from onward.ports.clock import Clock
 from onward.ports.operations import StartRequest
 from onward.ports.process import ProcessSpawner
-from onward.ports.store import Listed, RunStore
+from onward.ports.store import RunStore
 from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant
 from onward.supervisor.admission import Admission
 from onward.supervisor.configuration import AsStarted, Configuration
 from onward.supervisor.control import Control
 from onward.supervisor.daemon_log import DaemonLog
-from onward.supervisor.entries import Entry
+from onward.supervisor.drain import Drain
+from onward.supervisor.entries import Entries, Entry
+from onward.supervisor.finding import Finding
 from onward.supervisor.grace import Grace
 from onward.supervisor.holding import Holding
+from onward.supervisor.indexing import keep_indexes
 from onward.supervisor.metrics import Meter
 from onward.supervisor.models import Models
 from onward.supervisor.observed import Observed, Saw, nobody
+from onward.supervisor.reading import Reading
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slots
-from onward.supervisor.starting import request_hash, started
-from onward.supervisor.watching import News, follow
-from onward.supervisor.worker import Drain, Worker
+from onward.supervisor.starting import Starting
+from onward.supervisor.sweeping import Sweeping
+from onward.supervisor.waking import Waking
+from onward.supervisor.watching import News
+from onward.supervisor.worker import Worker
 
 log = structlog.get_logger()
 
-INDEX_EVERY_S = 1.0
 DRAIN_S = 45.0
-SAID_EVERY = 100
-"""Runs that are looked at between two words about it."""
-_RESTING = frozenset({Status.PAUSED, Status.PARKED, Status.QUARANTINED, *TERMINAL})
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Supervisor:
     """Implements `onward.ports.operations.Operations`. `boot`, then `serve` until `stop`."""
 
-    def __init__(
-        self,
-        *,
-        store: RunStore,
-        spawner: ProcessSpawner,
-        tools: dict[str, Tool],
-        models: Models,
-        clock: Clock,
-        claimant: Claimant,
-        agent_dirs: Sequence[Path],
-        configuration: Configuration | None = None,
-        on_questions: Callable[[Sequence[Json]], None] = lambda _questions: None,
-        default_agent: str = "worker",
-        max_active_runs: int = 50,
-        entry_rate: float = 20.0,
-        orphan_grace_s: float = 600.0,
-        isolation: Json | None = None,
-        meter: Meter | None = None,
-        saw: Callable[[], Saw] = lambda: nobody,
-    ) -> None:
-        self._store = store
-        self._spawner = spawner
-        self._isolation = isolation
-        self._meter = meter or Meter()
-        self._models = models
-        self._clock = clock
-        self._agent_dirs = tuple(agent_dirs)
-        self._default_agent = default_agent
-        self._entries: dict[str, Entry] = {}
-        self._keys: dict[str, str] = {}
-        self._starting: dict[str, anyio.Lock] = {}
-        self._slots = Slots(max_active_runs)
-        self._news = News()
-        self._report = Report()
-        self._on_questions = on_questions
-        self._configuration = configuration or AsStarted()
-        observe = partial(_observed, self._meter, clock, saw)
-        self._drain = Drain()
-        self._log = DaemonLog(store, clock, claimant)
-        self._stopped = anyio.Event()
-        self._began = clock.monotonic()
-        self._worker = Worker(
-            store=store,
-            spawner=spawner,
-            tools=tools,
-            models=models,
-            clock=clock,
-            random=Random(),  # noqa: S311  # jitter, no secret
-            claimant=claimant,
-            pacer=Pacer(entry_rate, clock),
-            daemon_log=self._log,
-            report=self._report,
-            drain=self._drain,
-            orphan_grace_s=orphan_grace_s,
-            grace=Grace(clock),
-            observe=observe,
-        )
+    store: RunStore
+    spawner: ProcessSpawner
+    tools: dict[str, Tool]
+    models: Models
+    clock: Clock
+    claimant: Claimant
+    agent_dirs: Sequence[Path]
+    configuration: Configuration = field(default_factory=AsStarted)
+    on_questions: Callable[[Sequence[Json]], None] = lambda _questions: None
+    """Is told the open questions of a run whenever they may have changed."""
+    default_agent: str = "worker"
+    max_active_runs: int = 50
+    entry_rate: float = 20.0
+    """How many runs that were found at the start come back in a second, at most."""
+    orphan_grace_s: float = 600.0
+    """Seconds that a command goes on without any daemon."""
+    isolation: Json | None = None
+    """How commands are kept apart, as it is told."""
+    meter: Meter = field(default_factory=Meter)
+    saw: Callable[[], Saw] = lambda: nobody
+    """Makes what is told the records of one run, beside the meter."""
+
+    def __post_init__(self) -> None:
+        store, clock = self.store, self.clock
+        self._began, self._stopped = clock.monotonic(), anyio.Event()
+        self._drain, self._report, self._news = Drain(), Report(), News()
+        self._entries = Entries(self._tell)
+        self._slots = Slots(self.max_active_runs)
+        self._log = DaemonLog(store, clock, self.claimant)
+        self._grace = Grace(clock)
+        self._waking = Waking(clock, self._grace, self._drain)
+        self._sweeping = Sweeping(store=store, spawner=self.spawner)
         self._admission = Admission(
             entries=self._entries,
-            worker=self._worker,
+            worker=self._worker(),
+            waking=self._waking,
             store=store,
             daemon_log=self._log,
             slots=self._slots,
@@ -131,11 +105,59 @@ class Supervisor:
             store=store,
             daemon_log=self._log,
             admission=self._admission,
-            end_leftovers=self._end_leftovers,
+            end_leftovers=partial(self._sweeping.end_leftovers, self._entries),
         )
         self._control = Control(
-            store=store, clock=clock, enter=self._admission.enqueue, sweep=self._worker.sweep, observe=observe
+            store=store,
+            clock=clock,
+            daemon_log=self._log,
+            enter=self._admission.enqueue,
+            sweep=self._sweeping.sweep,
+            observe=self._observe,
         )
+        self._starting = Starting(
+            entries=self._entries,
+            store=store,
+            models=self.models,
+            clock=clock,
+            agent_dirs=tuple(self.agent_dirs),
+            default_agent=self.default_agent,
+            drain=self._drain,
+            enter=self._admission.enqueue,
+        )
+        self._reading = Reading(self._entries, store)
+
+    def _worker(self) -> Worker:
+        return Worker(
+            store=self.store,
+            spawner=self.spawner,
+            tools=self.tools,
+            models=self.models,
+            clock=self.clock,
+            random=Random(),  # noqa: S311  # jitter, no secret
+            claimant=self.claimant,
+            pacer=Pacer(self.entry_rate, self.clock),
+            daemon_log=self._log,
+            report=self._report,
+            drain=self._drain,
+            waking=self._waking,
+            sweep=self._sweeping.sweep,
+            orphan_grace_s=self.orphan_grace_s,
+            observe=self._observe,
+        )
+
+    def _observe(self) -> Saw:
+        return Observed(self.meter, self.clock.now, self.saw())
+
+    def _tell(self, entry: Entry) -> None:
+        """Tell those who listen what has become of a run, and those who are told of questions which it asks."""
+        self._news.tell(entry)
+        self.on_questions(entry.open_questions())
+
+    def configure(self, *, max_active_runs: int, default_agent: str) -> None:
+        """Take settings that can change while runs work."""
+        self._slots.resize(max_active_runs)
+        self._starting.default_agent = default_agent
 
     # Life
 
@@ -156,61 +178,28 @@ class Supervisor:
 
     async def _list(self, decided: StartDecision, progress: Callable[[str], None], *, asked_to_hold: bool) -> None:
         await self._holding.begin(decided, asked=asked_to_hold)
-        self._meter.add("onward_runs_quarantined_total", len(decided.blamed))
+        self.meter.add("onward_runs_quarantined_total", len(decided.blamed))
         self._admission.prepare(decided)
-        listed = await self._store.list_runs()
-        progress(f"{len(listed)} runs listed")
-        for number, run in enumerate(listed, 1):
-            await self._found(run)
-            if number % SAID_EVERY == 0:
-                progress(f"{number} of {len(listed)} runs looked at")
-        ended = 0 if self._admission.hold.on else await self._end_leftovers()
-        log.info("runs listed", runs=len(listed), to_enter=len(self._report.waits_for), leftovers_ended=ended)
+        await Finding(self._entries, self.store, self._log, self._report).find(progress)
+        ended = 0 if self._admission.hold.on else await self._sweeping.end_leftovers(self._entries)
+        log.info("runs listed", runs=len(self._entries), to_enter=self.recovering, leftovers_ended=ended)
         self._report.tell()
-
-    async def _end_leftovers(self) -> int:
-        """End every process of this instance that belongs to no call of a run that goes on."""
-        keep = [
-            (run_id, call_id)
-            for run_id, entry in list(self._entries.items())
-            if entry.index.get("status") not in TERMINAL or entry.queued
-            for call_id in await self._calls_of(run_id)
-        ]
-        return await self._spawner.end_leftovers(self._store.instance, frozenset(keep))
-
-    async def _calls_of(self, run_id: str) -> list[str]:
-        try:
-            return await self._store.call_dirs(run_id)
-        except StoreError as error:
-            log.error("calls cannot be listed", run_id=run_id, error=str(error))
-            return []
 
     async def serve(self) -> None:
         """Let runs work until `stop`, then drain. Cancelling it is a crash as far as the runs are concerned."""
+        indexes = partial(
+            keep_indexes, self._entries, clock=self.clock, grace=self._grace, sweeping=self._sweeping, news=self._news
+        )
         async with anyio.create_task_group() as tasks:
             self._admission.begin(tasks)
             tasks.start_soon(self._admission.serve)
-            tasks.start_soon(self._write_indexes)
+            tasks.start_soon(indexes)
             for entry in list(self._entries.values()):
-                self._on_questions(entry.questions)
-                self._begin(entry)
+                self.on_questions(entry.questions)
             await self._stopped.wait()
             await self._finish_drain()
             tasks.cancel_scope.cancel()
         await self._note_stop()
-
-    async def _note_stop(self) -> None:
-        await self._log.note("DaemonStopped", pid=os.getpid())
-
-    def metrics(self) -> str:
-        statuses = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
-        shown = self._meter.show
-        shown("onward_build_info", {(__version__,): 1})
-        shown("onward_runs", {(status,): statuses[status] for status in {*Status, *statuses}})
-        shown("onward_questions_open", {(): sum(len(entry.open_questions()) for entry in self._entries.values())})
-        shown("onward_configuration_ok", {(): float(self._configuration.to_json()["ok"])})
-        shown("onward_recovery_seconds", {} if self._report.took_s is None else {(): self._report.took_s})
-        return self._meter.render()
 
     async def stop(self, *, leave_running: bool) -> None:
         if not self._drain.on:
@@ -225,6 +214,18 @@ class Supervisor:
         """Return as soon as a stop was asked for."""
         await self._stopped.wait()
 
+    async def _finish_drain(self) -> None:
+        """Wait for the runs to come to rest; one that cannot (a full disk, say) is left as a crash would leave it."""
+        with anyio.move_on_after(DRAIN_S):
+            await self._admission.drained()
+        if self._admission.working:
+            log.warning("not all runs came to rest in time", working=self._admission.working)
+
+    async def _note_stop(self) -> None:
+        await self._log.note("DaemonStopped", pid=os.getpid())
+
+    # What is told of the daemon
+
     @property
     def recovering(self) -> int:
         """How many runs found at the start were not looked at yet."""
@@ -235,259 +236,92 @@ class Supervisor:
         """What is being done, in a few words."""
         if self._drain.on:
             return f"stopping: {self._admission.working} runs come to rest"
-        config = "" if self._configuration.to_json()["ok"] else "; the configuration is wrong: see onward status"
+        config = "" if self.configuration.to_json()["ok"] else "; the configuration is wrong: see onward status"
         return f"{self._admission.working} of {len(self._entries)} runs work, {self.recovering} to be recovered{config}"
 
-    # Operations
+    async def daemon(self) -> Json:
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "instance": self.store.instance,
+            "uptime_s": round(self.clock.monotonic() - self._began, 1),
+            "runs": dict(self._entries.statuses()),
+            "ready": True,
+            "draining": self._drain.on,
+            "hold": self._holding.to_json(),
+            "recovery": self._report.to_json(),
+            "limits": {"max_active_runs": self._slots.number},
+            "isolation": self.isolation,
+            "config": self.configuration.to_json(),
+        }
 
-    async def start_run(self, request: StartRequest) -> tuple[Json, bool]:
-        key = request.idempotency_key
-        if key is None:
-            return await self._start(request), True
-        async with self._starting.setdefault(key, anyio.Lock()):
-            try:
-                if (known := self._entries.get(self._keys.get(key, ""))) is None:
-                    return await self._start(request), True
-            finally:
-                if not self._starting[key].statistics().tasks_waiting:
-                    del self._starting[key]
-        first = [] if known.suspended else await self._store.records(known.run_id, after=0, limit=1)
-        if first and first[0].get("request_hash") != request_hash(request):
-            raise Conflict(f"the idempotency key {key!r} was used for another request, which started {known.run_id}")
-        return known.shown(), False
-
-    async def list_runs(self, statuses: frozenset[str] | None = None) -> list[Json]:
-        shown = [entry.shown() for entry in self._entries.values()]
-        chosen = [index for index in shown if statuses is None or index["status"] in statuses]
-        return sorted(chosen, key=lambda index: (str(index.get("created_at", "")), index["run_id"]), reverse=True)
-
-    async def get_run(self, run_id: str) -> Json:
-        entry = self._entry(run_id)
-        if entry.loaded is not None:
-            return view_of(entry.loaded.live.state, entry.shown())
-        if entry.suspended is not None:
-            return entry.shown()
-        try:
-            replay = await self._store.read(run_id)
-        except (NotAJournal, NewerRecord) as error:
-            return {**entry.shown(), "error": str(error)}
-        return view_of(replay.state, entry.shown())
-
-    async def records(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[Json]:
-        entry = self._entry(run_id)
-        if entry.suspended is not None:
-            raise Conflict(f"{run_id} is quarantined: {entry.suspended}. Bring it back: onward revive {run_id}")
-        up_to = entry.loaded.live.durable_seq if entry.loaded is not None else None
-        return await self._store.records(run_id, after=after, limit=limit, up_to=up_to)
-
-    async def send(self, run_id: str, text: str, *, by: str, message_id: str | None = None) -> Json:
-        message_id = message_id or f"m-{secrets.token_hex(8)}"
-        return await self._control.send(self._entry(run_id), text, by=by, message_id=message_id)
-
-    async def pause(self, run_id: str, *, by: str, reason: str = "") -> Json:
-        return await self._control.pause(self._entry(run_id), by=by, reason=reason)
-
-    async def resume(self, run_id: str, *, by: str, add: Json | None = None) -> Json:
-        return await self._control.resume(self._entry(run_id), by=by, add=add or {})
-
-    async def cancel(self, run_id: str, *, by: str) -> Json:
-        return await self._control.cancel(self._entry(run_id), by=by)
-
-    async def revive(self, run_id: str, *, by: str, max_revivals: int | None = None) -> Json:
-        entry = self._entry(run_id)
-        reason = self._log.facts.suspended.get(run_id)
-        if reason is None:
-            return await self._control.revive(entry, by=by, max_revivals=max_revivals)
-        entry.suspended = None
-        try:
-            async with self._log.naming(run_id, READ):
-                told = await self._control.write_revival(entry, by=by, max_revivals=max_revivals, why=reason)
-            await self._log.end_quarantine(run_id, by=by)  # before it is entered: then it is named again
-        except OnwardError:
-            entry.suspended = reason if entry.loaded is None and not entry.queued else None
-            raise
-        return self._control.enter_revived(entry, told, suspended=True)
-
-    async def interactions(self, run_id: str | None = None) -> list[Json]:
-        entries = self._entries.values() if run_id is None else [self._entry(run_id)]
-        questions = [question for entry in entries for question in entry.open_questions()]
-        return sorted(questions, key=lambda question: (question["asked_at"], question["run_id"]))
-
-    async def answer(self, run_id: str, interaction_id: str, answer: Json, *, by: str) -> Json:
-        return await self._control.answer(self._entry(run_id), interaction_id, answer, by=by)
+    def metrics(self) -> str:
+        statuses = self._entries.statuses()
+        shown = self.meter.show
+        shown("onward_build_info", {(__version__,): 1})
+        shown("onward_runs", {(status,): statuses[status] for status in {*Status, *statuses}})
+        shown("onward_questions_open", {(): sum(len(entry.open_questions()) for entry in self._entries.values())})
+        shown("onward_configuration_ok", {(): float(self.configuration.to_json()["ok"])})
+        shown("onward_recovery_seconds", {} if self._report.took_s is None else {(): self._report.took_s})
+        return self.meter.render()
 
     async def agents(self) -> Json:
-        found, problems = await anyio.to_thread.run_sync(load_agents, self._agent_dirs)
-        shown = [
-            {"name": name, "kind": agent.kind, "description": agent.description, "model": agent.model}
-            for name, agent in sorted(found.items())
-        ]
-        told = [problem.to_json() for problem in problems]
-        return {"agents": shown, "default": self._default_agent, "problems": told}
+        return await self._starting.agents()
+
+    # What is done to it
 
     async def reload(self) -> Json:
-        await self._configuration.reload()
-        return self._configuration.to_json()
-
-    def configure(self, *, max_active_runs: int, default_agent: str) -> None:
-        """Take settings that can change while runs work."""
-        self._slots.resize(max_active_runs)
-        self._default_agent = default_agent
-
-    def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
-        async def read(seq: int, limit: int) -> list[Json]:
-            return await self.records(run_id, after=seq, limit=limit)
-
-        return follow(self._entry(run_id), read, after=after, deltas=deltas)
-
-    def watch_all(self, *, after: str | None = None) -> AsyncIterator[Json]:
-        return self._news.after(after)
+        await self.configuration.reload()
+        return self.configuration.to_json()
 
     async def hold(self, *, by: str, reason: str = "") -> Json:
         await self._holding.hold(by=by, reason=reason)
         return await self.daemon()
 
     async def release(self, run_id: str | None = None, *, by: str) -> Json:
-        await self._holding.release(None if run_id is None else self._entry(run_id), by=by)
+        await self._holding.release(None if run_id is None else self._entries.of(run_id), by=by)
         return await self.daemon()
 
-    async def daemon(self) -> Json:
-        counts = Counter(str(entry.shown()["status"]) for entry in self._entries.values())
-        return {
-            "version": __version__,
-            "pid": os.getpid(),
-            "instance": self._store.instance,
-            "uptime_s": round(self._clock.monotonic() - self._began, 1),
-            "runs": dict(counts),
-            "ready": True,
-            "draining": self._drain.on,
-            "hold": self._holding.to_json(),
-            "recovery": self._report.to_json(),
-            "limits": {"max_active_runs": self._slots.number},
-            "isolation": self._isolation,
-            "config": self._configuration.to_json(),
-        }
+    # What is told of runs
 
-    # Inside
+    async def list_runs(self, statuses: frozenset[str] | None = None) -> list[Json]:
+        return self._reading.list_runs(statuses)
 
-    def _tell(self, entry: Entry) -> None:
-        """Tell those who listen what has become of a run, and those who are told of questions which it asks."""
-        self._news.tell(entry)
-        self._on_questions(entry.open_questions())
+    async def get_run(self, run_id: str) -> Json:
+        return await self._reading.get_run(run_id)
 
-    def _entry(self, run_id: str) -> Entry:
-        try:
-            return self._entries[parse_run_id(run_id)]
-        except (KeyError, BadRequest):
-            raise NotFound(f"there is no run {run_id[:80]!r}") from None
+    async def records(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[Json]:
+        return await self._reading.records(run_id, after=after, limit=limit)
 
-    async def _found(self, run: Listed) -> None:
-        suspended = self._log.facts.suspended.get(run.run_id)
-        known = run.index or run.stale_index or (None if run.problem else await self._as_started(run.run_id))
-        index = known or {"run_id": run.run_id, "status": Status.ACTIVE}
-        index.pop("journal", None)  # where the file stood when it was written: nothing to be shown
-        entry = self._entries[run.run_id] = Entry(
-            run_id=run.run_id,
-            index=index,
-            problem=run.problem,
-            questions=run.questions,
-            suspended=suspended,
-            suspect=run.index.get("suspect") if run.index is not None else None,
-            on_change=self._tell,
-        )
-        if type(key := index.get("idempotency_key")) is str:
-            self._keys[key] = run.run_id
-        if suspended is not None:
-            self._report.waits_for.add(run.run_id)
-            self._report.add("quarantined", run.run_id, suspended)
-        elif run.problem is not None:
-            self._report.waits_for.add(run.run_id)
-            self._report.add("damaged", run.run_id, run.problem)
-        elif run.index is None or (run.index["status"] not in _RESTING and run.index.get("waiting_on") != "human"):
-            entry.queued = True
-            self._report.waits_for.add(run.run_id)
-        elif run.index["status"] not in TERMINAL:
-            self._report.waits_for.add(run.run_id)
-            self._report.add(str(run.index["status"]), run.run_id, str(run.index.get("error") or "waits for a human"))
+    async def interactions(self, run_id: str | None = None) -> list[Json]:
+        return self._reading.interactions(run_id)
 
-    async def _as_started(self, run_id: str) -> Json | None:
-        """Return the index that a run without one began with: whoever repeats its start must be told of it."""
-        try:
-            first = await self._store.records(run_id, after=0, limit=1)
-            return _first_index(first[0]) if first and first[0]["type"] == "RunStarted" else None
-        except (StoreError, NotFound, BadRecord, NewerRecord):
-            return None
+    def watch(self, run_id: str, *, after: int = 0, deltas: bool = False) -> AsyncIterator[Json]:
+        return self._reading.watch(run_id, after=after, deltas=deltas)
 
-    def _begin(self, entry: Entry) -> None:
-        """Let a run that rests be looked at when its time comes."""
-        if entry.queued or entry.suspended is not None:
-            return
-        if entry.index.get("status") == Status.PARKED and entry.index.get("wake_at"):
-            self._admission.enqueue_in(entry, self._worker.woken_in(entry.index))
-        elif entry.questions and entry.index.get("wake_at"):
-            self._admission.enqueue_in(entry, self._worker.expiry_in(entry.index["wake_at"]))
+    def watch_all(self, *, after: str | None = None) -> AsyncIterator[Json]:
+        return self._news.after(after)
 
-    async def _start(self, request: StartRequest) -> Json:
-        if self._drain.on:
-            raise Refused("the daemon is being stopped; start the run again when it is back")
-        name = request.agent or self._default_agent
-        record = await anyio.to_thread.run_sync(self._first_record, request, name)
-        await self._store.create(record)
-        run_id = record.run_id
-        entry = self._entries[run_id] = Entry(run_id=run_id, index=_first_index(record.to_json()), on_change=self._tell)
-        if request.idempotency_key is not None:
-            self._keys[request.idempotency_key] = run_id
-        self._admission.enqueue(entry)
-        return entry.shown()
+    # What is done to them
 
-    def _first_record(self, request: StartRequest, name: str) -> RunStarted:
-        """Return what a run of this agent begins with. Blocks."""
-        definition = self._agent(name)
-        model = self._models.check(request.model or definition.model, definition.fallback)
-        run_id = make_run_id(name, int(self._clock.now().timestamp() * 1000), secrets.randbits(40))
-        return started(run_id, request, name, definition, model)
+    async def start_run(self, request: StartRequest) -> tuple[Json, bool]:
+        return await self._starting.start_run(request)
 
-    def _agent(self, name: str) -> AgentDefinition:
-        agents, problems = load_agents(self._agent_dirs)
-        if (found := agents.get(name)) is not None:
-            return found
-        wrong = [str(problem) for problem in problems if problem.file.stem == name]
-        if wrong:
-            raise BadRequest(f"the agent {name!r} cannot be used: " + "; ".join(wrong))
-        raise NotFound(f"there is no agent {name[:40]!r}; known: {', '.join(sorted(agents))}")
+    async def send(self, run_id: str, text: str, *, by: str, message_id: str | None = None) -> Json:
+        message_id = message_id or f"m-{secrets.token_hex(8)}"
+        return await self._control.send(self._entries.of(run_id), text, by=by, message_id=message_id)
 
-    async def _write_indexes(self) -> None:
-        """Keep meta.json of working runs at most a second behind."""
-        while True:
-            await self._clock.sleep(INDEX_EVERY_S)
-            self._worker.grace.left_s()  # a clock that was moved is to be noticed before it matters
-            for entry in list(self._entries.values()):
-                loaded = entry.loaded
-                # Of one that has ended the index comes after its evidence is removed: nobody looks behind it again.
-                if loaded is None or not loaded.index_dirty or loaded.live.state.status in TERMINAL:
-                    continue
-                loaded.index_dirty = False
-                try:
-                    self._news.tell(entry)
-                    await loaded.live.write_index()
-                    await self._worker.sweep(loaded.live)
-                except StoreError as error:
-                    if entry.loaded is loaded:  # else it came to rest meanwhile, and its index is written there
-                        log.warning("index not written", run_id=entry.run_id, error=str(error))
+    async def answer(self, run_id: str, interaction_id: str, answer: Json, *, by: str) -> Json:
+        return await self._control.answer(self._entries.of(run_id), interaction_id, answer, by=by)
 
-    async def _finish_drain(self) -> None:
-        """Wait for the runs to come to rest; one that cannot (a full disk, say) is left as a crash would leave it."""
-        with anyio.move_on_after(DRAIN_S):
-            await self._admission.drained()
-        if self._admission.working:
-            log.warning("not all runs came to rest in time", working=self._admission.working)
+    async def pause(self, run_id: str, *, by: str, reason: str = "") -> Json:
+        return await self._control.pause(self._entries.of(run_id), by=by, reason=reason)
 
+    async def resume(self, run_id: str, *, by: str, add: Json | None = None) -> Json:
+        return await self._control.resume(self._entries.of(run_id), by=by, add=add or {})
 
-def _observed(meter: Meter, clock: Clock, saw: Callable[[], Saw]) -> Saw:
-    return Observed(meter, clock.now, saw())
+    async def cancel(self, run_id: str, *, by: str) -> Json:
+        return await self._control.cancel(self._entries.of(run_id), by=by)
 
-
-def _first_index(record: Json) -> Json:
-    state = RunState()
-    apply(state, {**record, "seq": 1})
-    return index_of(state)
+    async def revive(self, run_id: str, *, by: str, max_revivals: int | None = None) -> Json:
+        return await self._control.revive(self._entries.of(run_id), by=by, max_revivals=max_revivals)

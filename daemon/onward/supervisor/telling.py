@@ -60,7 +60,7 @@ def _tracing(now: Callable[[], datetime], instance: str) -> "Tracing":
     return tracing_to_collector(now, instance)
 
 
-async def write_textfile(path: Path, render: Callable[[], str], every_s: float = TEXTFILE_EVERY_S) -> None:
+async def write_textfile(path: Path, render: Callable[[], str]) -> None:
     """Replace `path` every few seconds, for a collector that reads files; it is removed at the end.
 
     What a crash leaves behind tells by its age that nobody renews it.
@@ -76,7 +76,7 @@ async def write_textfile(path: Path, render: Callable[[], str], every_s: float =
                 failing = True
             else:
                 failing = False
-            await anyio.sleep(every_s)
+            await anyio.sleep(TEXTFILE_EVERY_S)
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(_remove, path)

@@ -12,24 +12,22 @@ AGENT_CLIS = ("claude", "codex", "opencode", "gemini", "copilot", "qwen", "goose
 PROBE_S = 0.3
 
 
-def what_would_do(
-    providers: Mapping[str, ProviderSettings], environ: Mapping[str, str], local_server: tuple[str, int] = OLLAMA
-) -> str:
+def what_would_do(providers: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> str:
     """Return the ways to a model. Looks for a local server and for programs; call it in a thread."""
     keys = list(dict.fromkeys(p.api_key_env for p in providers.values() if p.api_key_env))
     ways = [
         f"a key in the environment of the daemon ({' or '.join(keys)}), which is then started again",
-        _local_server(local_server),
+        _local_server(),
         "--model scripted/FILE, to rehearse without a model (`onward demo` shows it)",
         _agent_clis(environ.get("PATH", os.defpath)),
     ]
     return "no model can be used yet. What would do:\n" + "\n".join(f"  - {way}" for way in ways)
 
 
-def _local_server(address: tuple[str, int]) -> str:
-    host, port = address
+def _local_server() -> str:
+    host, port = OLLAMA
     try:
-        socket.create_connection(address, PROBE_S).close()
+        socket.create_connection(OLLAMA, PROBE_S).close()
         found = f"one listens on {host}:{port}"
     except OSError:
         found = f"none listens on {host}:{port}, where Ollama would"

@@ -1,10 +1,9 @@
 """One run comes to work: opened, recovered, driven, closed. Whatever goes wrong in it stays in it."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 
@@ -13,51 +12,36 @@ import structlog
 
 from onward.core.daemon_facts import is_copy, was_elsewhere
 from onward.core.fold import NewerRecord
-from onward.core.ids import is_call_id
 from onward.core.plan import Verdict
-from onward.core.records import Json, RunParked, RunQuarantined, RunResumed
+from onward.core.records import RunParked, RunQuarantined, RunResumed
 from onward.core.replay import NotAJournal
-from onward.core.retry import due_at
 from onward.core.state import RunState
-from onward.core.status import TERMINAL, Status
+from onward.core.status import Status
 from onward.core.step import may_enter, parking
-from onward.core.times import parse_stamp, stamp
+from onward.core.times import stamp
 from onward.core.vocabulary import Needs
-from onward.errors import NotFound, StoreError, Unreadable
+from onward.errors import NotFound, StoreError, Unreadable, causes_of
 from onward.native.mcp.place import Place, Unavailable
 from onward.native.mcp.tools import mcp_tools
 from onward.native.ports import RunPorts
 from onward.native.run import NativeRun
 from onward.ports.clock import Clock
-from onward.ports.process import EndedBy, ProcessSpawner, Trace
+from onward.ports.process import ProcessSpawner
 from onward.ports.store import Beside, RunStore
 from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant, recover
 from onward.supervisor.daemon_log import DaemonLog
-from onward.supervisor.entries import Entry, Loaded
-from onward.supervisor.grace import Grace
+from onward.supervisor.drain import Drain
+from onward.supervisor.entries import ELSEWHERE, Entry, Loaded
 from onward.supervisor.live import LiveRun
 from onward.supervisor.models import Models
 from onward.supervisor.observed import Saw
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slot
+from onward.supervisor.waking import Waking
 from onward.testing import faults
 
 log = structlog.get_logger()
-
-AGAIN_FIRST_S, AGAIN_LONGEST_S = 1.0, 60.0
-PARKED_FIRST_S, PARKED_LONGEST_S = 30.0, 1800.0
-
-
-ELSEWHERE = "it was worked on in another place: this is a copy, or a restored backup"
-
-
-@dataclass(slots=True)
-class Drain:
-    """Set once: no run begins anything new. `leave_running`: commands are left to the next daemon."""
-
-    on: bool = False
-    leave_running: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +59,12 @@ class Worker:
     daemon_log: DaemonLog
     report: Report
     drain: Drain
+    waking: Waking
+    sweep: Callable[[LiveRun], Awaitable[None]]
+    """Removes the evidence of settled calls."""
     orphan_grace_s: float
-    grace: Grace
     observe: Callable[[], Saw]
     """Makes what is told the records of one run."""
-
-    def expiry_in(self, moment: str) -> float:
-        """Return after how many seconds a question that expires at this time is looked at again."""
-        return max(self.grace.left_s(), seconds_until(moment, self.clock))
-
-    def woken_in(self, index: Json) -> float:
-        """Return after how many seconds a parked run that was found on disk is looked at."""
-        now = stamp(self.clock.now())
-        return seconds_until(due_at(str(index["wake_at"]), str(index.get("updated_at")), now), self.clock)
-
-    def _may_expire(self) -> bool:
-        return self.grace.left_s() <= 0
 
     async def work(self, entry: Entry, slot: Slot) -> float | None:
         """Work on a run until it rests; returns after how many seconds it is to be tried again, or None.
@@ -105,12 +79,12 @@ class Worker:
                     self._damaged(entry, str(error))
                 except Unreadable as error:
                     self._damaged(entry, str(error))
-                    return _again_in(entry)
+                    return self.waking.disk_failed(entry)
                 except NewerRecord as error:
                     self._newer(entry, str(error))
                 except Exception as error:  # noqa: BLE001  # the border of one run: the others go on
                     return self._failed(entry, error)
-                return self._wake_in(entry)
+                return self.waking.come_to_rest(entry)
 
     async def _open_and_work(self, entry: Entry, slot: Slot) -> None:
         run_log = await self.store.open(entry.run_id)
@@ -124,7 +98,7 @@ class Worker:
         try:
             await self._enter(entry, live, slot, run_log.beside)
         except Exception as error:
-            if all(isinstance(cause, StoreError) for cause in _causes(error)):
+            if all(isinstance(cause, StoreError) for cause in causes_of(error)):
                 raise
             await self._quarantine(live, error)
         finally:
@@ -195,7 +169,7 @@ class Worker:
             idle=slot.released,
             on_delta=entry.tell_delta,
             orphan_grace_s=self.orphan_grace_s,
-            may_expire=self._may_expire,
+            may_expire=self.waking.may_expire,
         )
         native = NativeRun(live, ports, adopt=adopt)
         if entry.loaded is not None:
@@ -222,9 +196,7 @@ class Worker:
         return False
 
     async def _park(self, entry: Entry, live: LiveRun, needs: Needs, reason: str) -> None:
-        delay_s = min(PARKED_FIRST_S * 2.0 ** min(entry.failures, 10), PARKED_LONGEST_S)
-        retry_at = stamp(self.clock.now() + timedelta(seconds=delay_s))
-        parked = RunParked(by="daemon", reason=reason, needs=needs, retry_at=retry_at)
+        parked = RunParked(by="daemon", reason=reason, needs=needs, retry_at=self.waking.park_until(entry))
         await live.act(lambda: parking(live.state, parked))
 
     async def _quarantine(self, live: LiveRun, error: Exception) -> None:
@@ -247,24 +219,6 @@ class Worker:
                 await live.close()
             entry.notify()
 
-    async def sweep(self, live: LiveRun) -> None:
-        """Remove the evidence of calls whose results are durable; what still runs of them is ended.
-
-        Of a run that is over everything is ended, but what is not settled is kept: somebody may revive it.
-        """
-        state = live.state
-        names = [name for name in await self.store.call_dirs(state.run_id) if is_call_id(name)]
-        settled = _settled(state, names)
-        running = names if state.status in TERMINAL else settled
-        if running:
-            await live.flush()
-        for name in running:
-            call_dir = self.store.call_dir(state.run_id, name)
-            if (await anyio.to_thread.run_sync(self.spawner.probe, call_dir)).trace is Trace.ALIVE:
-                await self.spawner.end(call_dir, by=EndedBy.STOP)
-        for name in settled:
-            await self.store.remove_call_dir(state.run_id, name)
-
     def _damaged(self, entry: Entry, problem: str) -> None:
         entry.problem = problem
         self.report.add("damaged", entry.run_id, problem)
@@ -279,10 +233,10 @@ class Worker:
 
     def _failed(self, entry: Entry, error: Exception) -> float | None:
         """Tell a disk that fails (tried again) from a bug (quarantined in memory until the next start)."""
-        causes = _causes(error)
+        causes = causes_of(error)
         if all(isinstance(cause, StoreError) for cause in causes):
             status, needs = Status.PARKED, Needs.DISK
-            again: float | None = _again_in(entry)
+            again: float | None = self.waking.disk_failed(entry)
         else:
             status, needs, again = Status.QUARANTINED, None, None
         reason = "; ".join(dict.fromkeys(str(cause) or repr(cause) for cause in causes))
@@ -292,50 +246,7 @@ class Worker:
         entry.notify()
         return again
 
-    def _wake_in(self, entry: Entry) -> float | None:
-        if entry.held is not None:
-            return None
-        if entry.index.get("waiting_on") == "human":
-            entry.failures = 0
-            return None if entry.index["wake_at"] is None else self.expiry_in(entry.index["wake_at"])
-        if entry.index.get("status") in (Status.ACTIVE, Status.WAITING) and not self.drain.on:
-            return 0.0  # somebody resumed it while it came to rest
-        if entry.index.get("status") != Status.PARKED or entry.index.get("wake_at") is None:
-            entry.failures = 0
-            return None
-        entry.failures += 1
-        return seconds_until(entry.index["wake_at"], self.clock)
-
-
-def _settled(state: RunState, names: list[str]) -> list[str]:
-    """Return the calls whose results the journal has; beside damage that is not known of any."""
-    if state.gap_since_turn:
-        return []
-    still_open = {call.call_id for call in state.open_calls}
-    return [name for name in names if name not in still_open and int(name[1:].partition("c")[0]) <= state.turns]
-
-
-def _again_in(entry: Entry) -> float:
-    """Count one more failure of the disk; return after how many seconds to try again."""
-    entry.failures += 1
-    return min(AGAIN_FIRST_S * 2.0 ** min(entry.failures - 1, 10), AGAIN_LONGEST_S)
-
-
-def seconds_until(moment: str, clock: Clock) -> float:
-    """Return how long to wait for a time in the journal's form; never longer than a park can last."""
-    try:
-        seconds = (parse_stamp(moment) - clock.now()).total_seconds()
-    except ValueError:
-        seconds = 0.0
-    return min(max(seconds, 0.0), PARKED_LONGEST_S)
-
 
 def _changed(entry: Entry) -> None:
     if entry.loaded is not None:
         entry.loaded.index_dirty = True
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [cause for part in error.exceptions for cause in _causes(part)]
-    return [error]

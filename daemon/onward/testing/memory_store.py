@@ -189,8 +189,7 @@ class MemoryStore:
         run = self._run(run_id)
         replay = await self.read(run_id)
         run.durable = len(run.lines)
-        index = await self.read_index(run_id)
-        index_seq = index["journal"]["seq"] if index else None
+        index_seq = None if run.index is None else orjson.loads(run.index)["journal"]["seq"]
         beside = Beside(index_seq=index_seq, call_dirs=tuple(await self.call_dirs(run_id)))
         run.log = MemoryRunLog(self, run, replay.state, beside)
         return run.log
@@ -205,11 +204,6 @@ class MemoryStore:
         if replay.state.run_id != run_id:
             raise NotAJournal(f"its RunStarted names {replay.state.run_id!r}: this is a copy of that run")
         return replay
-
-    async def read_index(self, run_id: str) -> Json | None:
-        await lowlevel.checkpoint()
-        index = self._run(run_id).index
-        return None if index is None else orjson.loads(index)
 
     async def records(self, run_id: str, *, after: int, limit: int, up_to: int | None = None) -> list[Json]:
         await lowlevel.checkpoint()

@@ -31,10 +31,10 @@ class Link:
     reason: str | None = None
     last_words: deque[str] = field(default_factory=lambda: deque(maxlen=5))
 
-    def end(self, reason: str | None = None, needs: Needs | None = None) -> None:
+    def end(self, reason: str | None = None) -> None:
         """Note that the connection is over; the first reason stays."""
-        if self.reason is None and reason is not None:
-            self.reason, self.needs = reason, needs or self.needs
+        if self.reason is None:
+            self.reason = reason
         self.over = True
         self.news.set()
 

@@ -23,8 +23,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from mcp import Client, MCPError
 from onward import __version__
+from onward.core.retry import doubled
 from onward.core.text import display
 from onward.core.vocabulary import Needs
+from onward.errors import causes_of
 from onward.native.mcp import results, sending
 from onward.native.mcp.http import http_transport
 from onward.native.mcp.link import Link
@@ -72,7 +74,7 @@ class Server:
                 await self._connection()
                 if self._closing or self._listed is None or self._failures > self.settings.restarts:
                     return
-                delay_s = min(BACKOFF_FIRST_S * 2.0 ** (self._failures - 1), BACKOFF_LONGEST_S)
+                delay_s = doubled(BACKOFF_FIRST_S, BACKOFF_LONGEST_S, self._failures)
                 log.info("mcp server is started again", server=self.settings.name, delay_s=delay_s)
                 with anyio.CancelScope() as self._patience:
                     await self._place.clock.sleep(delay_s)
@@ -218,7 +220,7 @@ class Server:
         self._changed = anyio.Event()
 
     def _described(self, error: Exception, link: Link) -> Unavailable:
-        causes = _causes(error)
+        causes = causes_of(error)
         if (told := next((cause for cause in causes if isinstance(cause, Unavailable)), None)) is not None:
             return told
         if (missing := next((cause for cause in causes if isinstance(cause, OSError)), None)) is not None:
@@ -259,12 +261,6 @@ async def _answers(client: Client) -> bool:
     except (TimeoutError, MCPError, ValidationError) as error:
         return isinstance(error, ValidationError) or (isinstance(error, MCPError) and error.code != CONNECTION_CLOSED)
     return True
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [cause for part in error.exceptions for cause in _causes(part)]
-    return [error]
 
 
 def _kind(error: BaseException) -> str:

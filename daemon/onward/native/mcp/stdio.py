@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import anyio
 import structlog
 from anyio import to_thread
-from anyio.abc import ByteReceiveStream, Process
+from anyio.abc import AsyncResource, ByteReceiveStream, Process
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from mcp.shared.message import SessionMessage
@@ -90,7 +89,7 @@ def _prefer_for_oom(pid: int) -> None:
         Path(f"/proc/{pid}/oom_score_adj").write_text("500")
 
 
-class Incoming:
+class Incoming(AsyncResource):
     """What the server says, a message a line; the SDK's `ReadStream`."""
 
     def __init__(self, process: Process, link: Link) -> None:
@@ -124,16 +123,8 @@ class Incoming:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class Outgoing:
+class Outgoing(AsyncResource):
     """What the server is told; the SDK's `WriteStream`."""
 
     def __init__(self, process: Process, link: Link) -> None:
@@ -159,14 +150,6 @@ class Outgoing:
         if self._process.stdin is not None:
             with suppress(OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 await self._process.stdin.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 async def _message(line: bytes | TooLong) -> SessionMessage | None:
