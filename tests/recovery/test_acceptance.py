@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from onward.core.gates import look
 from onward.errors import BadRequest
 from onward.processes.identity import start_ticks
 from onward.recovery import inspect, revive, reviving
-from onward.store import lock
+from onward.store import disk, lock
 from onward.store.lock import this_process
 from onward.testing.strict import check_request
 from tests.core import journals as j
@@ -325,10 +325,10 @@ def test_a3_what_cannot_be_read_is_unreadable(tmp_path: Path, monkeypatch: pytes
     run = put(tmp_path, WORK)
     before = tree(tmp_path)
 
-    def fail(*_: object) -> bytes:
+    def fail(*_: object) -> Iterator[bytes]:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(os, "pread", fail)
+    monkeypatch.setattr(disk, "read_lines", fail)
     found, done = inspect(run), revive(run)
     monkeypatch.undo()
     assert (found.reason, done.ok, done.reason) == ("unreadable", False, "unreadable")
