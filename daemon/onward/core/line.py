@@ -10,7 +10,6 @@ from zlib import crc32
 
 import orjson
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
 BLOB_BYTES = 64 * 1024
 """A record whose line would be longer than this stands in a blob, and its line names that blob."""
 
