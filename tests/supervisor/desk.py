@@ -54,9 +54,8 @@ class Desk:
         agent = self.top / "agents" / "asking.toml"
         agent.write_text(f'sandbox = "none"\n{self.agent}')
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[Supervisor]:
-        self.supervisor = supervisor = Supervisor(
+    def new_supervisor(self) -> Supervisor:
+        self.supervisor = Supervisor(
             store=self.store,
             spawner=self.processes,
             tools=dict(builtin_tools()),
@@ -65,6 +64,11 @@ class Desk:
             claimant=Claimant(machine_id="m", runs_inode=1, boot_id=self.processes.boot_id, pid=1, start_ticks=1),
             agent_dirs=[self.top / "agents"],
         )
+        return self.supervisor
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Supervisor]:
+        supervisor = self.new_supervisor()
         await supervisor.boot()
         with anyio.fail_after(60), supervisor._admission._queue, supervisor._admission._queued:
             async with anyio.create_task_group() as tasks:

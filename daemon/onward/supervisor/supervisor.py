@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 import anyio
+import anyio.lowlevel
 import structlog
 
 from onward import __version__
@@ -171,6 +172,8 @@ class Supervisor:
             decided = await self._log.begin()
         try:
             await self._list(decided, progress, asked_to_hold=hold)
+            # What came while its last piece was done in a thread is heard here: afterwards nobody would note the stop.
+            await anyio.lowlevel.checkpoint_if_cancelled()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._note_stop()
