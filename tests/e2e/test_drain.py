@@ -78,6 +78,16 @@ def test_a_stop_that_is_told_twice_is_one_stop(instance: Instance) -> None:
     assert instance.types(run_id)[-1] == "DaemonDraining"
 
 
+def test_a_stop_that_is_told_when_all_is_done_changes_nothing(instance: Instance) -> None:
+    """The interpreter takes a while to end: killed by a signal then, the daemon would be started again."""
+    daemon = instance.start().daemon
+    assert daemon is not None
+    daemon.send_signal(signal.SIGTERM)
+    until(lambda: '"stopped"' in instance.log.read_text())
+    until(lambda: ended_after(daemon, signal.SIGTERM))
+    assert daemon.returncode == 0
+
+
 @pytest.mark.parametrize("point", ["facts.mend.before", "facts.flush.after"])
 def test_a_stop_during_the_start_is_a_clean_stop(instance: Instance, point: str) -> None:
     """Whether or not it has noted its start: it ends by itself, and neither it nor a run is charged with a crash."""
