@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from onward.cli import kept
 from onward.cli.client import Client, NoDaemon, TimedOut
 from onward.cli.holding import show_hold, what_to_do
-from onward.cli.keeping import ANOTHER, read_kept
+from onward.cli.keeping import ANOTHER, Kept, read_kept
 from onward.cli.log_file import log_file, open_log
 from onward.cli.terminal import line, out, out_json, paint, say
 from onward.errors import BadConfiguration, OnwardError, Unreachable
@@ -57,14 +57,12 @@ def ensure_daemon() -> tuple[Client, bool]:
         Unreadable: Its log cannot be written.
         Unreachable: It is not ready in a minute.
     """
-    client = Client()
-    if client.is_up():
-        return _await_ready(client, None, None), False
-    socket, log = _places()
-    if (kept := read_kept(socket)) is not None and kept.alive():
-        say(f"its keeper (pid {kept.pid}) is starting the daemon")
-        return _await_ready(Client(socket), None, None), True
-    return _await_ready(Client(socket), _spawn(log, socket), log), True
+    client, end = Client(), time.monotonic() + START_S
+    while client.is_up():
+        if _is_ready(client):
+            return client, False
+        _pause(client, end)
+    return _started(end), True
 
 
 def _places() -> tuple[Path, Path]:
@@ -103,23 +101,37 @@ def _absolute(variable: str) -> dict[str, str]:
     return {variable: os.path.abspath(os.path.expanduser(value))} if value else {}
 
 
-def _await_ready(client: Client, child: "subprocess.Popen[bytes] | None", log: Path | None) -> Client:
-    end = time.monotonic() + START_S
+def _started(end: float) -> Client:
+    """Return a client of the daemon when it is ready; it gets a keeper where none is at work, or the one there ends."""
+    socket, log = _places()
+    client, child, before = Client(socket), None, _keeper_at_work(socket)
+    if before is not None:
+        say(f"its keeper (pid {before.pid}) is starting the daemon")
     while True:
         # Asked before the daemon: one that ended right after it answered was not the one that answered.
         code = None if child is None else child.poll()
         if client.is_up() and _is_ready(client):
             return client
-        if code == ANOTHER:
-            child = code = None  # somebody else starts it at the same time
-        if code is not None and log is not None:
+        if code not in (None, ANOTHER):
             raise DidNotStart(_last_words(log, code), code if code > 0 else 1)
-        if log is not None and (keeper := read_kept(client.path)) is not None and keeper.restarts > 1:
+        keeper = _keeper_at_work(socket)
+        if keeper is not None and (before is None or keeper.pid != before.pid) and keeper.restarts > 1:
             said = f"{keeper.last_end}; it is tried again, and `onward down` ends that"
             raise DidNotStart(f"{said}\n{_last_words(log, None)}", 1)
-        if time.monotonic() > end:
-            raise Unreachable(f"the daemon at {client.path} is not ready after {START_S:.0f} s; it goes on starting")
-        time.sleep(_PAUSE_S)
+        if keeper is None and (child is None or code == ANOTHER):
+            child = _spawn(log, socket)  # again where it met another's keeper, which ended with its daemon
+        _pause(client, end)
+
+
+def _keeper_at_work(socket: Path) -> Kept | None:
+    found = read_kept(socket)
+    return found if found is not None and found.alive() else None
+
+
+def _pause(client: Client, end: float) -> None:
+    if time.monotonic() > end:
+        raise Unreachable(f"the daemon at {client.path} is not ready after {START_S:.0f} s; it goes on starting")
+    time.sleep(_PAUSE_S)
 
 
 def _is_ready(client: Client) -> bool:

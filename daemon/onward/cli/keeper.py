@@ -46,12 +46,12 @@ class Keeper:
             hold = verdict.act == "hold"
             if verdict.act in ("again", "hold") and self._pause(verdict):
                 continue
-            if verdict.act == "end":
-                kept_file(self._socket).unlink(missing_ok=True)
             if verdict.act == "give up":
                 say("error", "the daemon is not started again", reason=verdict.reason)
                 self._kept = replace(self._kept, given_up=verdict.reason)
                 self._tell()
+            else:
+                kept_file(self._socket).unlink(missing_ok=True)
             return code if code >= 0 else 128 - code
 
     def _one_life(self, hold: bool) -> tuple[int, float]:
