@@ -132,7 +132,7 @@ class LauncherSpawner:
         """
         self._reap()
         # A launcher of ours is known whatever stands in its directory by now.
-        own = next((child for child in self._children.values() if child.call_dir == call_dir), None)
+        own = next((child for child in list(self._children.values()) if child.call_dir == call_dir), None)
         if (await self._fenced(call_dir)).trace is not Trace.ALIVE and own is None:
             return
         identity = await to_thread.run_sync(evidence.read_identity, call_dir)
