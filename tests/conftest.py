@@ -9,10 +9,15 @@ from collections.abc import Iterator
 
 import blockbuster.blockbuster as detector
 import forbiddenfruit
+import hypothesis
 import pytest
 from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
 
 JOURNAL = "onward/store/journal.py"
+
+# How long an example takes is the load of the machine.
+hypothesis.settings.register_profile("onward", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("onward")
 
 # Locks of the standard library that are held for a few instructions only, to hand work to a thread and back.
 BRIEFLY_HELD = {

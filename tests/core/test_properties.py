@@ -18,7 +18,7 @@ from tests.core.acting import Daemon, as_line, evidence, histories, recovery_rec
 from tests.core.journals import Json
 
 EXAMPLES = int(os.environ.get("ONWARD_HYPOTHESIS_EXAMPLES", "100"))
-many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 ENDS = {"completed", "failed", "cancelled"}
 

@@ -16,7 +16,7 @@ from tests.core.journals import Json, text
 from tests.core.test_properties import ENDS, EXAMPLES, many, states_of
 
 STEPS = 300
-some = settings(max_examples=max(5, EXAMPLES // 3), deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=max(5, EXAMPLES // 3), suppress_health_check=list(HealthCheck))
 
 
 def to_the_end(daemon: Daemon) -> None:

@@ -12,7 +12,7 @@ def lines_of(data: bytes, size: int, limit: int) -> list[bytes | TooLong]:
     return [line for at in range(0, len(data), size) for line in lines.feed(data[at : at + size])]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.binary().map(lambda data: data.replace(b"\n", b"")), max_size=8), st.integers(1, 9))
 def test_lines_come_whole_however_they_are_cut(expected: list[bytes], size: int) -> None:
     data = b"".join(line + b"\n" for line in expected) + b"a rest without an end"
@@ -20,7 +20,7 @@ def test_lines_come_whole_however_they_are_cut(expected: list[bytes], size: int)
     assert lines_of(data, size, 1000) == expected
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(1, 40), st.integers(11, 200))
 def test_the_line_after_one_that_is_too_long_is_intact(size: int, length: int) -> None:
     found = lines_of(b"x" * length + b"\nnext\n", size, 10)

@@ -37,7 +37,7 @@ def test_a_name_that_providers_take_is_kept_and_another_made_safe(tool: str, nam
     assert tool_name("own", tool) == name
 
 
-@hypothesis_settings(deadline=None, max_examples=50)
+@hypothesis_settings(max_examples=50)
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_two_tools_never_share_a_name_and_every_name_is_safe(one: str, other: str) -> None:
     names = [tool_name("a-server-with-a-long-nam", tool) for tool in (one, other)]

@@ -109,7 +109,7 @@ async def test_a_line_too_long_for_one_piece_is_cut_and_the_next_one_can_be_read
 parts = st.lists(st.tuples(st.binary(max_size=40), st.sampled_from([0, 1, 20_000, 70_000])), max_size=8)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
 @given(parts=parts, end=st.sampled_from([b"", b"\n"]))
 async def test_reading_on_as_told_gives_every_line_once(
     world: World, parts: list[tuple[bytes, int]], end: bytes
