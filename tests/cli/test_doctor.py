@@ -211,7 +211,7 @@ def test_no_daemon_and_a_stale_socket(home: Path) -> None:
 @pytest.fixture
 def held(home: Path) -> Iterator[lock.Holder]:
     holder = lock.this_process("boot", 1)
-    taken = lock.take(str(home / "runs" / ".lock"), holder, 0)
+    taken = lock.take(str(home / "runs" / ".lock"), holder)
     yield holder
     taken.release()
 

@@ -339,7 +339,7 @@ def test_a3_what_cannot_be_read_is_unreadable(tmp_path: Path, monkeypatch: pytes
 def test_a23_what_another_process_works_on_is_live(tmp_path: Path) -> None:
     me = this_process(BOOT, start_ticks(os.getpid()) or 0)
     run = put(tmp_path, [j.started(), j.claimed() | {"pid": me.pid, "start_ticks": me.start_ticks}, j.inferring()])
-    held = lock.take(str(tmp_path / ".lock"), me, 0)
+    held = lock.take(str(tmp_path / ".lock"), me)
     before = tree(tmp_path)
     found, done = inspect(run), revive(run)
     assert (found.reason, done.ok, done.reason) == ("live", False, "live")

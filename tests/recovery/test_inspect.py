@@ -204,7 +204,7 @@ def test_a_run_at_work_is_live_and_only_while_its_process_holds_the_runs(tmp_pat
     mine = j.claimed() | {"pid": me.pid, "start_ticks": me.start_ticks}
     run = put(tmp_path, [j.started(), mine, j.inferring()])
     paused = put(tmp_path, [j.started(run_id="worker-2"), mine, j.control("RunPaused")], "worker-2")
-    held = lock.take(str(tmp_path / ".lock"), me, 0)
+    held = lock.take(str(tmp_path / ".lock"), me)
     try:
         found = inspect(run)
         assert (found.revivable, found.by_hand, found.reason) == (False, False, "live")

@@ -119,7 +119,7 @@ def test_a_run_is_named_by_its_id_too(tmp_path: Path) -> None:
 def test_while_a_daemon_holds_the_runs_nobody_else_writes(tmp_path: Path) -> None:
     """Refused at once, by value; the message says who holds them."""
     run = put(tmp_path, [*AT_WORK, j.control("RunQuarantined")])
-    held = lock.take(str(tmp_path / ".lock"), this_process("boot-1", start_ticks(os.getpid()) or 0), 0)
+    held = lock.take(str(tmp_path / ".lock"), this_process("boot-1", start_ticks(os.getpid()) or 0))
     try:
         before = tree(run)
         done = revive(run)
@@ -280,6 +280,6 @@ def test_other_runs_and_other_boots_are_not_blamed(tmp_path: Path) -> None:
         assert inspect(run).reason == "interrupted"
     facts_of(tmp_path, BEGAN, NAMED)
     me = this_process("boot-1", start_ticks(os.getpid()) or 0)
-    held = lock.take(str(tmp_path / ".lock"), me, 0)
+    held = lock.take(str(tmp_path / ".lock"), me)
     assert inspect(run).reason == "interrupted"  # its daemon lives
     held.release()

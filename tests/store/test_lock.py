@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio import to_thread
 
@@ -19,7 +20,7 @@ ME = Holder(host="here", pid=os.getpid(), start_ticks=7, boot_id="boot")
 HOLD = """
 import sys
 from onward.store.lock import Holder, take
-held = take(sys.argv[1], Holder(host="there", pid=4711), 0.0)
+held = take(sys.argv[1], Holder(host="there", pid=4711))
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -31,12 +32,12 @@ def path(tmp_path: Path) -> str:
 
 
 def test_a_second_daemon_is_refused_and_told_who_holds_the_lock(path: str) -> None:
-    held = take(path, ME, 0.0)
+    held = take(path, ME)
     with pytest.raises(Refused, match=f"process {os.getpid()} on here") as refused:
-        take(path, ME, 0.0)
+        take(path, ME)
     assert refused.value.exit_code == 8
     held.release()
-    take(path, ME, 0.0).release()
+    take(path, ME).release()
 
 
 def test_the_lock_goes_with_its_process(path: str) -> None:
@@ -45,26 +46,40 @@ def test_the_lock_goes_with_its_process(path: str) -> None:
         other.stdout.readline()
         assert holder_of(path) == Holder(host="there", pid=4711)
         with pytest.raises(Refused, match="process 4711 on there"):
-            take(path, ME, 0.0)
+            take(path, ME)
         other.kill()
-    held = until(lambda: take(path, ME, 0.0))
+    held = until(lambda: take(path, ME))
     assert holder_of(path) == ME
     held.release()
 
 
-def test_a_daemon_waits_for_the_one_before_it(path: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        other.kill()
-        take(path, ME, 10.0).release()
+async def test_a_daemon_waits_for_the_one_before_it(tmp_path: Path) -> None:
+    ends = False
+
+    async def next_one() -> None:
+        async with store_at(tmp_path, lock_wait_s=60.0):
+            assert ends
+
+    async with anyio.create_task_group() as tasks, store_at(tmp_path):
+        tasks.start_soon(next_one)
+        await anyio.wait_all_tasks_blocked()
+        ends = True
+
+
+async def test_waiting_for_the_one_before_can_be_cancelled(tmp_path: Path) -> None:
+    """A daemon that is told to stop meanwhile stops at once, as one that has nothing in hand."""
+    async with store_at(tmp_path):
+        with anyio.move_on_after(0.1) as waiting:
+            async with store_at(tmp_path, lock_wait_s=5.0):
+                pass
+    assert waiting.cancelled_caught
 
 
 @pytest.mark.parametrize("left", [b"", b"\x00\x00", b"[]", b'{"pid": 1}', b'{"host":"a","pid":1,"other":2}', b"\xff"])
 def test_what_a_dead_daemon_left_in_the_file_is_no_obstacle(path: str, left: bytes) -> None:
     Path(path).write_bytes(left)
     assert holder_of(path) is None
-    held = take(path, ME, 0.0)
+    held = take(path, ME)
     assert holder_of(path) == ME
     held.release()
     assert holder_of(path) is None
@@ -74,13 +89,13 @@ def test_asking_takes_nothing_and_changes_nothing(path: str) -> None:
     """Two hundred launchers ask while a daemon starts."""
     assert holder_of(path) is None
     assert not Path(path).exists()
-    held = take(path, ME, 0.0)
+    held = take(path, ME)
     before = Path(path).read_bytes()
     assert {str(holder_of(path)) for _ in range(200)} == {str(ME)}
     assert Path(path).read_bytes() == before
     held.release()
     asking = [os.open(path, os.O_RDONLY) for _ in range(200)]
-    take(path, ME, 0.0).release()
+    take(path, ME).release()
     for fd in asking:
         os.close(fd)
 
@@ -88,7 +103,7 @@ def test_asking_takes_nothing_and_changes_nothing(path: str) -> None:
 @pytest.mark.parametrize("harm", ["removed", "replaced", "linked"])
 def test_a_lock_file_that_is_not_there_any_more_is_noticed(path: str, harm: str) -> None:
     """Somebody else may hold the runs by now."""
-    held = take(path, ME, 0.0)
+    held = take(path, ME)
     assert held.still_ours()
     os.rename(path, f"{path}.moved")
     if harm == "replaced":
@@ -103,7 +118,7 @@ def test_a_link_in_place_of_the_lock_is_not_followed(path: str, tmp_path: Path) 
     (tmp_path / "victim").write_text("kept")
     os.symlink(tmp_path / "victim", path)
     with pytest.raises(OSError, match="symbolic links"):
-        take(path, ME, 0.0)
+        take(path, ME)
     assert holder_of(path) is None
     assert (tmp_path / "victim").read_text() == "kept"
 

@@ -32,11 +32,12 @@ class Opened:
     machine_id: str = ""
 
 
-def make_ready(path: Path, holder: lock.Holder, lock_wait_s: float, *, allow_network_fs: bool) -> Opened:
+def make_ready(path: Path, holder: lock.Holder, *, allow_network_fs: bool) -> Opened:
     """Make the directory, if it is missing, and take its lock, before anything in it is read.
 
     Raises:
-        Refused: Another daemon holds it, it lies on a network file system, or it is not ours.
+        Held: Another daemon holds it.
+        Refused: It lies on a network file system, or it is not ours.
         OSError, StoreError: It cannot be made or opened.
     """
     disk.make_dirs(os.path.abspath(path))
@@ -52,7 +53,7 @@ def make_ready(path: Path, holder: lock.Holder, lock_wait_s: float, *, allow_net
     if found.st_mode & 0o077:
         path.chmod(disk.DIR_MODE)
     with contextlib.ExitStack() as undo:  # who tries again must not find the lock held by a descriptor left over
-        held = lock.take(str(path / LOCK), holder, lock_wait_s)
+        held = lock.take(str(path / LOCK), holder)
         undo.callback(held.release)
         fd = disk.open_dir(str(path))
         undo.callback(os.close, fd)
@@ -70,7 +71,7 @@ def take_at_once(path: Path, holder: lock.Holder) -> Opened:
     """
     fd = disk.open_dir(str(path))
     try:
-        return Opened(path=path, fd=fd, held=lock.take(str(path / LOCK), holder, 0.0))
+        return Opened(path=path, fd=fd, held=lock.take(str(path / LOCK), holder))
     except BaseException:
         os.close(fd)
         raise

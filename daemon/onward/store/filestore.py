@@ -7,6 +7,7 @@ that says what it stopped.
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ from onward.store.pages import Pages
 from onward.store.runlog import FileRunLog
 from onward.store.walk import walk
 
+LOCK_AGAIN_S = 0.05
 READERS = 2
 """Journals that are read at once: one is folded while another waits for the disk; two cannot be folded side by side."""
 
@@ -162,15 +164,23 @@ async def open_store(
 ) -> FileStore:
     """Open (and make, if missing) a runs directory and take its lock, before anything in it is read.
 
-    The values in `secrets` are masked in everything that is written.
+    The values in `secrets` are masked in everything that is written. To wait for the lock can be cancelled.
 
     Raises:
         Refused: Another daemon holds it, it lies on a network file system, or it is not ours.
         StoreError: It cannot be made or opened.
     """
-    make_ready = partial(directory.make_ready, path, holder, lock_wait_s, allow_network_fs=allow_network_fs)
-    with _stopped(_cannot_be_used(path)):
-        opened = await anyio.to_thread.run_sync(make_ready)
+    make_ready = partial(directory.make_ready, path, holder, allow_network_fs=allow_network_fs)
+    end = time.monotonic() + lock_wait_s
+    while True:
+        try:
+            with _stopped(_cannot_be_used(path)):
+                opened = await anyio.to_thread.run_sync(make_ready)
+            break
+        except lock.Held:
+            if time.monotonic() >= end:
+                raise
+        await anyio.sleep(LOCK_AGAIN_S)
     return FileStore(opened, clock, Flusher(asyncio.get_running_loop()), secrets or KnownSecrets())
 
 

@@ -8,7 +8,6 @@ import fcntl
 import os
 import socket
 import struct
-import time
 from dataclasses import dataclass
 
 import orjson
@@ -32,6 +31,10 @@ class Holder:
         return f"process {self.pid} on {self.host}"
 
 
+class Held(Refused):
+    """Somebody else holds the lock, for the moment."""
+
+
 class RunsLock:
     """The held lock. It is let go by `release`, or when the process ends."""
 
@@ -51,29 +54,25 @@ class RunsLock:
         os.close(self.fd)
 
 
-def take(path: str, holder: Holder, wait_s: float) -> RunsLock:
-    """Take the lock, waiting at most `wait_s` seconds. Blocks.
+def take(path: str, holder: Holder) -> RunsLock:
+    """Take the lock. Blocks for no longer than it takes to look.
 
     Raises:
-        Refused: Somebody else holds it.
+        Held: Somebody else holds it.
     """
-    deadline = time.monotonic() + wait_s
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, disk.FILE_MODE)
-        lock = RunsLock(fd, path)
-        if _try(fd) and lock.still_ours():
-            try:
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, orjson.dumps(holder) + b"\n", 0)
-            except OSError:
-                lock.release()
-                raise
-            return lock
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, disk.FILE_MODE)
+    lock = RunsLock(fd, path)
+    if not _try(fd) or not lock.still_ours():
         other = _holder(fd)
-        os.close(fd)
-        if time.monotonic() >= deadline:
-            raise Refused(f"another daemon holds {path!r}: {other}. Stop it, or use another runs directory")
-        time.sleep(0.05)
+        lock.release()
+        raise Held(f"another daemon holds {path!r}: {other}. Stop it, or use another runs directory")
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, orjson.dumps(holder) + b"\n", 0)
+    except OSError:
+        lock.release()
+        raise
+    return lock
 
 
 def holder_of(path: str) -> Holder | None:
