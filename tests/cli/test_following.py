@@ -9,6 +9,7 @@ from typing import IO
 import pytest
 
 from onward.api import events
+from onward.cli.keeping import Kept, kept_file, start_ticks, write_kept
 from onward.core.records import Record, RunPaused, RunQuarantined, RunResumed
 from onward.testing.fake_operations import FakeOperations
 from tests.cli.records import COMPLETED, FAILED, NO_KEY, NO_MONEY, turn
@@ -162,6 +163,27 @@ def test_down_waits_until_the_process_is_gone(cli: Cli, tmp_path: Path) -> None:
             _, told = stopping.communicate(timeout=30)
     assert (stopping.returncode, operations.stops) == (0, [True])
     assert f"the daemon (pid {process.pid}) has stopped and left the commands running" in told
+
+
+def test_down_waits_for_the_keeper_that_has_taken_away_what_it_told(cli: Cli) -> None:
+    operations = FakeOperations()
+    keeping = ["sh", "-c", "read _; sleep 1"]
+    with (
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process,
+        subprocess.Popen(keeping, stdin=subprocess.PIPE) as keeper,
+        serving(cli.socket, operations),
+    ):
+        operations.pid = process.pid
+        write_kept(cli.socket, Kept(pid=keeper.pid, start_ticks=start_ticks(keeper.pid) or 0))
+        with cli.start("down") as stopping:
+            until(lambda: operations.stops)
+            kept_file(cli.socket).unlink()
+            process.communicate()
+            assert keeper.stdin is not None
+            keeper.stdin.close()
+            stopping.communicate(timeout=30)
+            assert start_ticks(keeper.pid) is None
+    assert stopping.returncode == 0
 
 
 def test_up_finds_the_daemon_that_runs(daemon: Daemon, cli: Cli) -> None:

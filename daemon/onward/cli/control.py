@@ -153,6 +153,7 @@ def _last_words(log: Path, code: int | None) -> str:
 def down(*, leave_running: bool) -> int:
     """Drain and stop the daemon; return when its process is gone."""
     client = Client()
+    _, keeper = kept.opened(client.path)
     try:
         pid = int(client.get("/v1/daemon")["pid"])
         process = kept.open_process(pid)
@@ -167,7 +168,7 @@ def down(*, leave_running: bool) -> int:
             raise TimedOut(f"the daemon (pid {pid}) still drains after {STOP_S:.0f} s; it was not killed")
     finally:
         os.close(process)
-    kept.wait_for(client.path)
+    kept.wait_for(keeper)
     left = " and left the commands running" if leave_running else ""
     say(f"the daemon (pid {pid}) has stopped{left}")
     return 0

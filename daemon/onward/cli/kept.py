@@ -48,14 +48,12 @@ def to_json(kept: Kept | None) -> dict[str, Any] | None:
 
 def end(socket: Path) -> int:
     """End a keeper that is about to start its daemon again."""
-    kept = read_kept(socket)
-    process = None if kept is None or not kept.alive() else open_process(kept.pid)
+    kept, process = opened(socket)
     if kept is None or process is None:
         say("no daemon runs")
         return 0
     try:
-        if kept.alive():  # looked at again: this descriptor is that of the keeper, or the number was used again
-            signal.pidfd_send_signal(process, signal.SIGTERM)
+        signal.pidfd_send_signal(process, signal.SIGTERM)
         if not select.select([process], [], [], STOP_S)[0]:
             raise TimedOut(f"the keeper of the daemon (pid {kept.pid}) does not end")
     finally:
@@ -64,14 +62,22 @@ def end(socket: Path) -> int:
     return 0
 
 
-def wait_for(socket: Path) -> None:
-    """Return when the keeper of a daemon that has ended is gone too."""
+def opened(socket: Path) -> tuple[Kept, int] | tuple[None, None]:
+    """Return the keeper that is at work for a daemon, and a descriptor of its process."""
     kept = read_kept(socket)
-    if kept is None or not kept.alive() or (process := open_process(kept.pid)) is None:
-        return
-    try:
+    process = None if kept is None else open_process(kept.pid)
+    if kept is None or process is None:
+        return None, None
+    if kept.alive():  # asked after the open: this descriptor is that of the keeper, or the number was used again
+        return kept, process
+    os.close(process)
+    return None, None
+
+
+def wait_for(process: int | None) -> None:
+    """Return when the keeper of a daemon that has ended is gone too; it takes what it tells away before it is."""
+    if process is not None:
         select.select([process], [], [], KEEPER_S)
-    finally:
         os.close(process)
 
 
