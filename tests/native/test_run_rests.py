@@ -56,6 +56,22 @@ async def test_a_drain_leaves_commands_to_the_next_daemon_which_gets_their_real_
     assert [spec.argv[2] for spec in loop.processes.launched] == ["long", "next"]
 
 
+async def test_a_drain_that_comes_before_a_command_is_adopted_leaves_it_too(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, [asks(shell("long"))])
+    loop.processes.commands = waiting
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        run = await loop.begin(tasks)
+        await loop.until(lambda: len(loop.processes.launched) == 1)
+        run.drain(leave_running=True)
+    await loop.live.close()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            (await loop.begin(tasks, adopt=("t1c1",))).drain(leave_running=True)
+    assert (await loop.types())[-2:] == ["DaemonDraining", "DaemonDraining"]
+    assert results(await loop.records()) == []
+
+
 async def test_a_drain_that_leaves_nothing_running_ends_commands_and_journals_what_came_of_them(tmp_path: Path) -> None:
     loop = Loop(tmp_path, [asks(shell("long"), shell("never"))])
     loop.processes.commands = waiting

@@ -128,6 +128,8 @@ class RunningCalls:
         duration_s = 0.0
         with anyio.CancelScope() as scope:
             self._process_scopes[call.call_id] = scope
+            if self._stopping:
+                scope.cancel()
             result, duration_s = await self._real_result(call_dir)
         self._process_scopes.pop(call.call_id, None)
         if result is None:

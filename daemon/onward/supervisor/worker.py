@@ -117,7 +117,10 @@ class Worker:
         self.report.count(state, decided)
         if beside.call_dirs:
             await self.sweep(live)
-        if decided.verdict not in (Verdict.ENTER, Verdict.ASK) or self.drain.on:
+        if decided.verdict not in (Verdict.ENTER, Verdict.ASK):
+            return
+        if self.drain.on:  # it is claimed: without a word that it was let go of, the next daemon would see a crash
+            await self._drive(entry, live, slot, decided.adopt, self.tools)
             return
         if decided.revived is not None:
             log.info("run revived", cause=decided.revived.cause, settled=len(decided.settlements))
@@ -174,6 +177,7 @@ class Worker:
         native = NativeRun(live, ports, adopt=adopt)
         if entry.loaded is not None:
             entry.loaded.native = native
+        native.obey()  # whatever was written before it was there to be told
         if self.drain.on:
             native.drain(leave_running=self.drain.leave_running)
         await native.drive()
