@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from onward.ports.process import LaunchSpec, Trace
+from onward.ports.process import CallExit, LaunchSpec, Trace
+from onward.processes import LauncherSpawner
 from onward.processes.evidence import probe
 from onward.processes.launcher_kernel import carries, parse_stat, read_small
 from tests.support import state_of, until
@@ -45,6 +47,24 @@ def command(runs: Path, script: str, *, call_id: str = "t1c1", **changes: Any) -
 
 def markers(runs: Path, call_id: str, instance: str = INSTANCE) -> dict[str, str]:
     return {"ONWARD_INSTANCE": instance, "ONWARD_RUN_ID": str(runs), "ONWARD_CALL_ID": call_id}
+
+
+async def ended_at_its_deadline(spawner: LauncherSpawner, spec: LaunchSpec) -> tuple[LaunchSpec, CallExit]:
+    """Run a command that prints `begun` beyond its deadline: a later one, where it had not begun by then.
+
+    Each try is a call of its own; the last one is returned.
+    """
+    number, deadline_s = 1, 0.5
+    while True:
+        call_dir = spec.call_dir.with_name(f"t{number}c1")
+        call_dir.mkdir(mode=0o700, exist_ok=True)
+        env = {**spec.env, "ONWARD_CALL_ID": call_dir.name}
+        spec = replace(spec, call_dir=call_dir, env=env, deadline_s=deadline_s)
+        ended = await spawner.run(spec)
+        assert ended is not None
+        if printed(call_dir, "begun"):
+            return spec, ended
+        number, deadline_s = number + 1, deadline_s * 4
 
 
 def start_daemon(spec: LaunchSpec, **env: str) -> "subprocess.Popen[bytes]":

@@ -18,7 +18,7 @@ from onward.processes.cgroups import CallGroups, Unit, find_unit, is_delegated, 
 from onward.processes.evidence import probe, read_identity
 from onward.processes.identity import open_process
 from tests.processes.delegated import delegated_cgroup, within
-from tests.processes.launching import command, exists, launcher_of, printed
+from tests.processes.launching import command, ended_at_its_deadline, exists, launcher_of, printed
 from tests.support import eventually
 
 RUN = "worker-1"
@@ -65,11 +65,10 @@ async def test_launcher_and_command_have_their_groups_and_leave_none(groups: Cal
 async def test_a_deadline_kills_what_forks_and_the_launcher_tells(groups: CallGroups, tmp_path: Path) -> None:
     """Each of them forks a hundred times a second, ignores TERM and lives in a session of its own."""
     forks = "trap '' TERM; while :; do setsid sleep 60 & sleep 0.01; done"
-    spec = call(tmp_path, f"({forks}) & ({forks}) & {forks}", deadline_s=0.3)
-    ended = await LauncherSpawner(groups=groups, grace_s=0.1).run(spec)
-    assert ended is not None
+    spec = call(tmp_path, f"({forks}) & ({forks}) & trap '' TERM; echo begun; {forks}")
+    spec, ended = await ended_at_its_deadline(LauncherSpawner(groups=groups, grace_s=0.1), spec)
     assert (ended.code, ended.ended_by) == (-signal.SIGKILL, EndedBy.DEADLINE)
-    assert not groups.path(RUN, "t1c1").exists()
+    assert not groups.path(RUN, spec.call_dir.name).exists()
 
 
 async def test_what_a_lost_launcher_leaves_is_found_without_a_marker(groups: CallGroups, tmp_path: Path) -> None:
@@ -79,8 +78,8 @@ async def test_what_a_lost_launcher_leaves_is_found_without_a_marker(groups: Cal
         pid = await server(tmp_path)
         os.kill(await to_thread.run_sync(launcher_of, spec.call_dir), signal.SIGKILL)
     assert (await to_thread.run_sync(probe, spec.call_dir)).trace is Trace.LOST
-    await eventually(lambda: not exists(pid))  # it was killed with its group, and nobody waits for its end
-    await eventually(lambda: kernel.remove(str(groups.path(RUN, "t1c1"))))
+    assert not await to_thread.run_sync(exists, pid)
+    assert not groups.path(RUN, "t1c1").exists()
 
 
 async def test_leftovers_are_found_by_their_group_and_their_launchers_tell(groups: CallGroups, tmp_path: Path) -> None:

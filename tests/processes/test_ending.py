@@ -18,7 +18,17 @@ from onward.processes import LauncherSpawner
 from onward.processes.evidence import probe, read_identity
 from onward.processes.identity import open_process, same_process, start_ticks
 from onward.processes.launcher_kernel import take_lock
-from tests.processes.launching import children, command, exists, launcher_of, living, markers, printed, start_daemon
+from tests.processes.launching import (
+    children,
+    command,
+    ended_at_its_deadline,
+    exists,
+    launcher_of,
+    living,
+    markers,
+    printed,
+    start_daemon,
+)
 from tests.support import eventually, until
 
 # A server that ignores TERM, in a session of its own, whose parent is gone, and that has forgotten its markers.
@@ -56,9 +66,9 @@ async def test_an_end_reaches_the_whole_tree(tmp_path: Path, by: EndedBy) -> Non
 
 
 async def test_a_deadline_ends_the_whole_tree(tmp_path: Path) -> None:
-    spec = command(tmp_path, TREE + "trap '' TERM; echo begun; while :; do sleep 1; done", deadline_s=0.5)
-    ended = await LauncherSpawner(grace_s=0.2).run(spec)
-    assert ended is not None
+    waits = "while ! [ -s stubborn ]; do sleep 0.01; done; "
+    spec = command(tmp_path, TREE + "trap '' TERM; " + waits + "echo begun; while :; do sleep 1; done")
+    _, ended = await ended_at_its_deadline(LauncherSpawner(grace_s=0.2), spec)
     assert (ended.code, ended.ended_by) == (-signal.SIGKILL, EndedBy.DEADLINE)
     assert not await to_thread.run_sync(exists, int((tmp_path / "stubborn").read_text()))
 

@@ -16,6 +16,8 @@ from onward.processes.identity import MARKERS
 from onward.processes.launcher_kernel import parse_stat, read_small
 
 _ROUNDS = 20
+_DYING_S = 2.0
+_POLL_S = 0.01
 
 Wanted = Callable[[dict[bytes, bytes]], bool]
 
@@ -43,9 +45,15 @@ async def end_leftovers(
 
 
 async def end_call(markers: frozenset[bytes], group: str | None = None) -> int:
-    """KILL at once what is left of a call whose launcher is lost or hangs: all in its cgroup or with its markers."""
+    """KILL at once what is left of a call whose launcher is lost or hangs: all in its cgroup or with its markers.
+
+    It is waited for, within reason: a group in which somebody still dies cannot be removed.
+    """
     if group is not None:
         await to_thread.run_sync(cgroup.kill, group)
+        with anyio.move_on_after(_DYING_S):
+            while await to_thread.run_sync(cgroup.members, group):  # noqa: ASYNC110  # nobody tells when it is empty
+                await anyio.sleep(_POLL_S)
     if len(markers) < len(MARKERS):
         return 0
     expected = dict(marker.split(b"=", 1) for marker in markers)
@@ -62,7 +70,7 @@ async def _end_all(wanted: Wanted, grace_s: float, groups: Sequence[str] = ()) -
         if not found:
             break
         ended.update(found)
-        await _wait_for_all(list(found.values()), grace_s if number_sent == signal.SIGTERM else 2.0)
+        await _wait_for_all(list(found.values()), grace_s if number_sent == signal.SIGTERM else _DYING_S)
     return len(ended)
 
 
