@@ -8,6 +8,7 @@ import anyio
 import httpx2
 import pytest
 
+from onward.api import server
 from onward.api.events import MAX_STREAMS
 from onward.testing.fake_operations import FakeOperations
 from tests.api.serving import ENDED, Served, blocks, serving, turn
@@ -53,10 +54,12 @@ async def test_a_silent_stream_beats(tmp_path: Path, operations: FakeOperations)
                     break
 
 
-async def test_the_daemons_shutdown_ends_every_stream_at_once(served: Served) -> None:
+async def test_the_daemons_shutdown_ends_every_stream_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for the end of the grace."""
+    monkeypatch.setattr(server, "GRACE_S", 3600.0)
     run_id = await served.started()
     async with served.client.stream("GET", f"/v1/runs/{run_id}/events") as response:
-        with anyio.fail_after(2):
+        with anyio.fail_after(30):
             async for _ in events(response):
                 served.shutdown.set()
 

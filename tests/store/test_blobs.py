@@ -117,7 +117,7 @@ async def test_a_blob_that_cannot_be_believed_is_damage_of_its_record(tmp_path: 
         await log.close()
         (blob,) = (tmp_path / RUN / "blobs").iterdir()
         harm(blob)  # type: ignore[operator]
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             state = (await store.read(RUN)).state
             assert state.damage[0].what.startswith("its blob")
             assert state.seq == 3
