@@ -153,6 +153,16 @@ def test_a_keeper_that_is_ended_between_two_daemons_leaves_nothing(cli: Cli) -> 
     assert read_kept(cli.socket) is None
 
 
+def test_a_keeper_that_cannot_start_a_process_tries_again(cli: Cli) -> None:
+    """There is none to be had for a while, or the installation is being replaced."""
+    keep = "import sys; from onward.cli.keeper import *; sys.executable = '/none'; Keeper(Path(sys.argv[1])).run()"
+    argv = [sys.executable, "-c", keep, str(cli.socket)]
+    with subprocess.Popen(argv, env=cli.environment(), stderr=subprocess.DEVNULL) as keeper:
+        until(lambda: (kept := read_kept(cli.socket)) is not None and kept.restarts > 1)
+        keeper.terminate()
+    assert read_kept(cli.socket) is None
+
+
 @pytest.mark.slow
 def test_two_ups_at_once_make_one_daemon(instance: Cli) -> None:
     with instance.start("up") as one, instance.start("up") as other:

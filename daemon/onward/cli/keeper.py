@@ -18,6 +18,8 @@ from onward.cli.keeping import ANOTHER, STEADY_S, Kept, Verdict, judge, keep_alo
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WAITED_FOR = (*_PASSED_ON, signal.SIGCHLD)
+CANNOT_START = 71
+"""EX_OSERR: stands for the exit code of a daemon that did not come to be."""
 
 
 class Keeper:
@@ -60,7 +62,11 @@ class Keeper:
         argv = [sys.executable, "-m", "onward", "daemon", *(["--hold"] if hold else [])]
         # In a session of its own: Ctrl-C reaches it once, through us; a second time would end it at once.
         spawn = partial(os.posix_spawn, setsid=True, setsigmask=[], setsigdef=_WAITED_FOR)
-        self._daemon = spawn(sys.executable, argv, os.environ)
+        try:
+            self._daemon = spawn(sys.executable, argv, os.environ)
+        except OSError as error:  # no process is left, or this installation is being replaced: that passes
+            say("error", "the daemon cannot be started", error=str(error))
+            return CANNOT_START, 0.0
         while self._code is None:
             self._take(signal.sigwaitinfo(_WAITED_FOR).si_signo)
         return self._code, time.monotonic() - began
