@@ -14,6 +14,9 @@ from onward.processes.launcher_kernel import read_small
 
 T = TypeVar("T")
 
+PATIENCE_S = 60.0
+"""Nothing takes as long, on a machine that has a dozen other things to do either; only what fails waits for it."""
+
 
 class UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket, without anything of ours."""
@@ -33,7 +36,7 @@ def state_of(pid: int) -> str:
     return read_small(f"/proc/{pid}/stat").rpartition(b") ")[2][:1].decode()
 
 
-def until(condition: Callable[[], T], timeout_s: float = 15.0) -> T:
+def until(condition: Callable[[], T], timeout_s: float = PATIENCE_S) -> T:
     """Return the first true value of `condition`; fails when none comes in time."""
     end = time.monotonic() + timeout_s
     while True:
@@ -43,7 +46,7 @@ def until(condition: Callable[[], T], timeout_s: float = 15.0) -> T:
         time.sleep(0.01)
 
 
-async def eventually(condition: Callable[[], T], timeout_s: float = 15.0) -> T:
+async def eventually(condition: Callable[[], T], timeout_s: float = PATIENCE_S) -> T:
     """Return the first true value of `condition`, asked in a thread while other tasks run; fails when none comes."""
     end = time.monotonic() + timeout_s
     while True:

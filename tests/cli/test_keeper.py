@@ -16,10 +16,9 @@ from onward.cli.keeping import LONGEST_DELAY_S, MOST_FAILURES, Kept, judge, read
 from onward.core.daemon_facts import CRASH_LOOP, CRASH_LOOP_S
 from onward.processes.launcher_kernel import read_small
 from tests.cli.serving import Cli
-from tests.support import until
+from tests.support import PATIENCE_S, until
 
 Json = dict[str, Any]
-PATIENCE_S = 30.0
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import anyio
 from onward.core.line import BadLine, decode
 from onward.processes import LauncherSpawner
 from tests.processes.delegated import within
-from tests.support import UnixConnection, until
+from tests.support import PATIENCE_S, UnixConnection, until
 
 Json = dict[str, Any]
 
@@ -89,7 +89,7 @@ class Instance:
     def start(self, **env: str) -> "Instance":
         """Start the daemon and wait until it answers."""
         self.daemon = self.launch(**env)
-        until(self._answers, 30)
+        until(self._answers)
         return self
 
     @property
@@ -172,7 +172,7 @@ class Instance:
         """Every run as `ps` shows it, by id."""
         return {run["run_id"]: run for run in self.get("/v1/runs?limit=500").body["runs"]}
 
-    def until_status(self, run_id: str, *statuses: str, timeout_s: float = 30) -> Json:
+    def until_status(self, run_id: str, *statuses: str, timeout_s: float = PATIENCE_S) -> Json:
         """Wait until the run has one of the statuses; returns it as it is shown then."""
         shown: Json = {}
 
@@ -184,7 +184,7 @@ class Instance:
         self.until(reached, timeout_s)
         return shown
 
-    def until(self, condition: Callable[[], object], timeout_s: float = 30) -> None:
+    def until(self, condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
         until(condition, timeout_s)
 
     # What it leaves on the disk
