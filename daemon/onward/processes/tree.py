@@ -52,8 +52,9 @@ async def end_call(markers: frozenset[bytes], group: str | None = None) -> int:
     if group is not None:
         await to_thread.run_sync(cgroup.kill, group)
         with anyio.move_on_after(_DYING_S):
-            while await to_thread.run_sync(cgroup.members, group):  # noqa: ASYNC110  # nobody tells when it is empty
+            while await to_thread.run_sync(cgroup.members, group):
                 await anyio.sleep(_POLL_S)
+                await to_thread.run_sync(cgroup.kill, group)
     if len(markers) < len(MARKERS):
         return 0
     expected = dict(marker.split(b"=", 1) for marker in markers)
