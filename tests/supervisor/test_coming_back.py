@@ -123,6 +123,21 @@ async def test_who_is_named_when_the_daemon_dies_is_left_alone_and_can_be_brough
         await desk.until(status="quarantined")
 
 
+@pytest.mark.parametrize("on_restart", ["stop", "ask"])
+async def test_a_cancel_of_a_run_at_rest_is_carried_on_after_a_crash(tmp_path: Path, on_restart: str) -> None:
+    """It was acknowledged, and the daemon died before the run was over: nobody has to ask again."""
+    desk = Desk(tmp_path, [SLOW])
+    await interrupted(desk, on_restart=on_restart)
+    async with desk.serving() as supervisor:
+        await desk.until(**({"status": "paused"} if on_restart == "stop" else {"waiting_on": "human"}))
+        await settled()
+        await supervisor.cancel(desk.run_id, by="me")
+    assert await desk.records("RunEnded") == []
+    async with desk.serving():
+        assert (await desk.until(status="cancelled"))["error"] == "cancelled by me"
+    assert desk.asked == []
+
+
 async def test_a_run_that_stops_at_interruptions_is_paused_and_goes_on_when_it_is_resumed(tmp_path: Path) -> None:
     desk = Desk(tmp_path, [SLOW])
     await interrupted(desk, on_restart="stop")
