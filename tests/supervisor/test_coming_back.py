@@ -68,7 +68,8 @@ async def test_the_run_that_was_started_first_comes_back_first(tmp_path: Path) -
         desk.store.runs = {started[place]: desk.store.runs[started[place]] for place in mixed}
         desk.asked.clear()
         before = [len(await desk.store.records(run_id, after=0, limit=100)) for run_id in started]
-        async with desk.serving():
+        async with desk.serving() as supervisor:
+            supervisor.configure(max_active_runs=1, default_agent="asking")
             await begun(desk, 1)
         after = [len(await desk.store.records(run_id, after=0, limit=100)) for run_id in started]
         assert [now > then for now, then in zip(after, before, strict=True)] == [True, False, False, False]

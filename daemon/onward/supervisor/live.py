@@ -1,6 +1,7 @@
 """A loaded run: its open journal, and everybody who waits for what becomes durable in it."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -101,6 +102,9 @@ class LiveRun:
 
     async def keep(self, data: bytes) -> str:
         return await self._when_possible(lambda: self._store.put_blob(self.state.run_id, data))
+
+    async def make_call_dir(self, call_id: str) -> Path:
+        return await self._when_possible(lambda: self._store.make_call_dir(self.state.run_id, call_id))
 
     async def write_index(self) -> None:
         """Replace meta.json and, where there is something to list, the lists of questions and stage visits."""
