@@ -49,11 +49,19 @@ class LiveRun:
         return self._log.beside
 
     def index(self) -> Json:
-        """Return the index. A run is not over, parked or paused before the record that says so is durable."""
+        """Return the index. A run is not over or at rest, and asks nobody, before what says so is durable."""
         index = index_of(self.state, stalled=self.stalled)
-        if self._log.durable_seq < self.state.seq and self.stalled is None and self.state.status is not Status.ACTIVE:
-            index |= {"status": Status.ACTIVE, "needs": None, "error": None, "result": None}
+        if self.stalled is None and self._is_ahead(index):
+            index |= {"status": Status.ACTIVE, "waiting_on": None, "needs": None, "error": None, "result": None}
         return index
+
+    def _is_ahead(self, index: Json) -> bool:
+        """Whether an index says what a crash could still take back."""
+        state, durable = self.state, self._log.durable_seq
+        if durable >= state.seq:
+            return False
+        asks = index["waiting_on"] == "human" and any(q.opened_seq > durable for q in state.open_questions)
+        return asks or state.status is not Status.ACTIVE
 
     def settled(self) -> bool:
         """Whether all records are durable, or cannot become so at the moment."""
