@@ -1,6 +1,7 @@
 """The socket is ours alone, from the first moment, and nobody else's is touched."""
 
 import os
+import shutil
 import socket
 import stat
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio import to_thread
+from anyio.abc import SocketStream
 
 from onward.api import server
 from onward.api.server import MAX_CONNECTIONS, open_listener
@@ -90,6 +92,51 @@ async def test_the_socket_goes_with_the_daemon(path: Path, operations: FakeOpera
     async with serving(path, operations) as served:
         assert (await served.client.get("/healthz")).status_code == 200
     assert not path.exists()
+
+
+async def test_a_socket_that_was_removed_is_served_again(
+    path: Path, operations: FakeOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its directory, too: what is below /run goes with a user's last login. Who is connected stays so."""
+    monkeypatch.setattr(server, "LOOK_S", 0.01)
+    async with serving(path, operations):
+        connected = await anyio.connect_unix(path)
+
+        async def answers(connection: SocketStream) -> None:
+            await connection.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert b" 200 " in await connection.receive()
+
+        await answers(connected)
+        descriptors = len(os.listdir("/proc/self/fd"))
+        for remove in (path.unlink, lambda: shutil.rmtree(path.parent)):
+            await to_thread.run_sync(remove)
+            await eventually(path.exists)
+            assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+            async with await anyio.connect_unix(path) as another:
+                await answers(another)
+            await answers(connected)
+            await eventually(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
+        await connected.aclose()
+
+
+async def test_what_took_the_place_of_a_socket_is_left_alone(
+    path: Path, operations: FakeOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LOOK_S", 0.01)
+    looked = 0
+
+    def look(name: Path) -> bool:
+        nonlocal looked
+        looked += 1
+        return os.path.lexists(name)
+
+    theirs = path.parent.with_name("theirs")
+    theirs.write_text("precious")
+    async with serving(path, operations):
+        theirs.rename(path)
+        monkeypatch.setattr(server, "lexists", look)
+        await eventually(lambda: looked > 2)
+    assert path.read_text() == "precious"
 
 
 async def test_another_user_is_turned_away(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

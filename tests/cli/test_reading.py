@@ -88,6 +88,7 @@ def test_logs_can_be_cut_at_both_ends_and_are_the_records_as_json(daemon: Daemon
         5,
     ]
     assert [json.loads(line)["seq"] for line in cli("logs", run, "--json", "-n", "2").stdout.splitlines()] == [4, 5]
+    assert cli("logs", run, "--json", "-n", "0", "-f").stdout == ""
     last = cli("logs", run, "-n", "2").stdout
     assert ("second" in last, "third" in last, "all done" in last) == (False, True, True)
 

@@ -1,9 +1,11 @@
 """Limits bind before anything is started, and turns that bring nothing are not repeated for ever."""
 
+from typing import Any
+
 import pytest
 
 from onward.core.budget import MAX_CALLS
-from onward.core.fruitless import PATIENCE
+from onward.core.fruitless import PATIENCE, ROUNDS
 from onward.core.gates import look
 from onward.core.records import RunParked, ToolCallDone
 from onward.core.state import RunState
@@ -71,6 +73,44 @@ def test_a_turn_has_a_bounded_number_of_calls() -> None:
     assert len(settled(asked(MAX_CALLS + 7))) == 7
     assert len(settled(asked(MAX_CALLS + 7, limit=10))) == MAX_CALLS + 7 - 10
     assert len(settled(asked(MAX_CALLS + 7, limit=MAX_CALLS + 3))) == 7
+
+
+def rounds(number: int, outcome: str, *, last: str | None = None, between: Json | None = None) -> Step:
+    """Return what is next of a run whose turns all asked for the same call, which ended so."""
+    records: list[Json] = [j.started(agent={"tools": ["shell"]}), j.claimed()]
+    for turn in range(1, number + 1):
+        call_id = f"t{turn}c1"
+        if turn == number and between is not None:
+            records.append(between)
+        ended = last if turn == number and last is not None else outcome
+        done = j.done(call_id, outcome=ended, is_error=ended != "ok")
+        records += [j.turn(turn, use("x"), seen=2), j.batch(turn, call_id), j.handed_over(call_id), done]
+    return next_of(j.fold_all(records))
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome", "more", "parks"),
+    [
+        (ROUNDS, "error", {}, True),
+        (ROUNDS, "denied", {}, True),
+        (ROUNDS - 1, "error", {}, False),
+        (ROUNDS, "error", {"last": "ok"}, False),
+        (ROUNDS * 3, "ok", {}, False),
+        (ROUNDS * 3, "interrupted", {}, False),
+        (ROUNDS * 3, "not_started", {}, False),
+        (ROUNDS, "error", {"between": j.said("try it with sudo", "m1")}, False),
+        (ROUNDS, "error", {"between": {"type": "RunResumed", "by": "anna", "reason": "go on"}}, False),
+    ],
+)
+def test_a_model_that_asks_for_the_same_failing_calls_over_and_over_waits_for_a_person(
+    number: int, outcome: str, more: dict[str, Any], parks: bool
+) -> None:
+    """Not where it makes up for an interruption, where the call works in the end, or where somebody said something."""
+    step = rounds(number, outcome, **more)
+
+    assert isinstance(step, Park) is parks
+    if isinstance(step, Park):
+        assert (step.needs, "8 times in a row" in step.reason, "shell" in step.reason) == (Needs.HUMAN, True, True)
 
 
 CUT = {"stop_reason": "length"}

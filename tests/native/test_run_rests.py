@@ -1,13 +1,18 @@
 """The native loop when it cannot go on: a drain, and a full disk. Nothing is lost and nothing is done twice."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from onward.core.index import questions_of
 from onward.core.records import RunPaused
 from onward.core.status import Status
-from tests.native.loops import Loop, asks, shell, waiting
+from onward.ports.process import LaunchSpec
+from onward.ports.store import Decide
+from onward.testing.fake_processes import FakeCommand
+from tests.native.loops import Loop, asks, call, shell, waiting
 
 Json = dict[str, Any]
 
@@ -127,6 +132,57 @@ async def test_a_full_disk_makes_the_run_wait_and_it_goes_on_by_itself_with_noth
     assert loop.live.stalled is None
     assert (loop.live.state.totals.tokens_in, loop.live.state.totals.cost_usd) == (10, 0.5)
     assert len(loop.processes.launched) == 1
+
+
+async def test_a_call_for_whose_evidence_there_is_no_room_is_started_when_there_is(tmp_path: Path) -> None:
+    """It was handed over, and has not run: the model is not told of our disk, which it can do nothing about."""
+    room = False
+
+    def command(_spec: LaunchSpec) -> FakeCommand:
+        return FakeCommand() if room else FakeCommand(error=OSError(errno.ENOSPC, "No space left on device"))
+
+    loop = Loop(tmp_path, [asks(shell("one")), {"text": "done"}])
+    loop.processes.commands = command
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks)
+        await loop.until(lambda: loop.live.state.open_calls and loop.clock.sleepers)
+        loop.store.full = True  # now its directory does not fit either
+        loop.clock.advance(1)
+        await loop.until(lambda: loop.live.stalled is not None and loop.clock.sleepers)
+        assert loop.live.index()["needs"] == "disk"
+        loop.store.full, room = False, True
+        for _ in range(3):
+            loop.clock.advance(20)
+            await loop.until(lambda: loop.clock.sleepers or loop.over)
+    assert results(await loop.records()) == [("t1c1", "ok")]
+    assert len(loop.processes.launched) == 1
+
+
+async def test_a_run_asks_nobody_before_its_question_is_durable(tmp_path: Path) -> None:
+    """Until then it is listed nowhere, so nobody could be told what the run waits for."""
+    loop = Loop(tmp_path, [{"text": "", "calls": [call("ask_user", question="Which?")]}])
+    seen: list[tuple[Any, int]] = []
+    loop.agent["tools"] = [*loop.agent["tools"], "ask_user"]
+
+    def look() -> None:
+        waits = loop.live.index()["waiting_on"]
+        seen.append((waits, len(questions_of(loop.live.state, up_to=loop.live.durable_seq))))
+
+    await loop.start()
+    async with anyio.create_task_group() as tasks:
+        await loop.begin(tasks)
+        write = loop.live._log.write
+
+        async def written(decide: Decide) -> int:
+            seq = await write(decide)
+            look()
+            return seq
+
+        loop.live._log.write = written  # type: ignore[method-assign]
+    look()
+    assert ("human", 0) not in seen
+    assert seen[-1] == ("human", 1)
 
 
 async def test_a_result_that_a_full_disk_does_not_take_is_kept_and_written_first(tmp_path: Path) -> None:

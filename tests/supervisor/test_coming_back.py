@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from onward.core.records import Json
+from onward.core.times import stamp
 from onward.errors import Conflict
 from tests.supervisor.desk import Desk
 from tests.support import eventually
@@ -52,6 +53,38 @@ async def test_many_runs_come_back_a_few_a_second(tmp_path: Path) -> None:
             desk.clock.advance(0.05)
             await begun(desk, number)
     assert await charged(desk) == [0] * 19 + [1] * 11
+
+
+async def test_the_run_that_was_started_first_comes_back_first(tmp_path: Path) -> None:
+    """Wherever it lies in the directory: what was under way must not wait behind all that stood in line."""
+    desk = Desk(tmp_path, [SLOW])
+    async with desk.serving():
+        for number in range(1, 5):
+            await desk.start()
+            desk.clock.advance(1)
+            await begun(desk, number)
+    started = list(desk.store.runs)
+    for mixed in ([2, 0, 3, 1], [3, 2, 1, 0]):
+        desk.store.runs = {started[place]: desk.store.runs[started[place]] for place in mixed}
+        desk.asked.clear()
+        before = [len(await desk.store.records(run_id, after=0, limit=100)) for run_id in started]
+        async with desk.serving() as supervisor:
+            supervisor.configure(max_active_runs=1, default_agent="asking")
+            await begun(desk, 1)
+        after = [len(await desk.store.records(run_id, after=0, limit=100)) for run_id in started]
+        assert [now > then for now, then in zip(after, before, strict=True)] == [True, False, False, False]
+
+
+async def test_a_run_that_stands_in_line_is_listed_by_when_it_was_started(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, [SLOW])
+    async with desk.serving() as supervisor:
+        started = []
+        for _ in range(2):
+            started.append(await desk.start())
+            listed = await supervisor.list_runs()
+            assert [run["run_id"] for run in listed] == started[::-1]
+            assert listed[0]["created_at"] == stamp(desk.clock.now())
+            desk.clock.advance(1)
 
 
 async def test_suspects_come_back_first_and_alone_and_are_waited_for_a_minute(tmp_path: Path) -> None:
@@ -121,6 +154,21 @@ async def test_who_is_named_when_the_daemon_dies_is_left_alone_and_can_be_brough
         assert facts == ["DaemonStarted", *["RunEntering", "RunEntered"] * 2, "Released", "RunEntering"]
     async with desk.serving():
         await desk.until(status="quarantined")
+
+
+@pytest.mark.parametrize("on_restart", ["stop", "ask"])
+async def test_a_cancel_of_a_run_at_rest_is_carried_on_after_a_crash(tmp_path: Path, on_restart: str) -> None:
+    """It was acknowledged, and the daemon died before the run was over: nobody has to ask again."""
+    desk = Desk(tmp_path, [SLOW])
+    await interrupted(desk, on_restart=on_restart)
+    async with desk.serving() as supervisor:
+        await desk.until(**({"status": "paused"} if on_restart == "stop" else {"waiting_on": "human"}))
+        await settled()
+        await supervisor.cancel(desk.run_id, by="me")
+    assert await desk.records("RunEnded") == []
+    async with desk.serving():
+        assert (await desk.until(status="cancelled"))["error"] == "cancelled by me"
+    assert desk.asked == []
 
 
 async def test_a_run_that_stops_at_interruptions_is_paused_and_goes_on_when_it_is_resumed(tmp_path: Path) -> None:

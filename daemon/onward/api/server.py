@@ -7,17 +7,19 @@ import socket
 import stat
 import struct
 from collections.abc import Callable, Iterator
+from os.path import lexists
 from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import structlog
 import uvicorn
 from anyio import to_thread
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onward.config.places import check_socket
-from onward.errors import Refused
+from onward.errors import OnwardError, Refused
 
 MAX_CONNECTIONS = 64
 BACKLOG = 256
@@ -26,6 +28,10 @@ ACCEPTED_AT_ONCE = 32
 SILENCE_S = 30.0
 GRACE_S = 3.0
 PROBE_S = 2.0
+LOOK_S = 2.0
+"""Seconds between two looks at the socket's file."""
+
+log = structlog.get_logger()
 
 _UCRED = struct.Struct("iII")
 _TURNED_AWAY = (
@@ -48,7 +54,8 @@ async def serve(
 
     Args:
         app: From `make_app`, which got the same `shutdown`.
-        socket_path: Made with mode 0600, in a directory that is made with mode 0700 where it is missing.
+        socket_path: Made with mode 0600, in a directory that is made with mode 0700 where it is missing; and made
+            again when somebody has removed it.
         on_ready: Called once, on the event loop, when the socket is served.
         shutdown: Ends it.
         listener: Listens already, made by who started this daemon and left to it at the end; None: made here.
@@ -62,12 +69,15 @@ async def serve(
         return await server.serve([listener.dup()])  # uvicorn closes what it is given
     listener = await to_thread.run_sync(open_listener, socket_path)
     try:
-        await server.serve([listener])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.stay_at, socket_path)
+            await server.serve([listener])
+            tasks.cancel_scope.cancel()
     finally:
         listener.close()
         with anyio.CancelScope(shield=True):
             # Gone with the daemon, so that clients know at once; the runs' lock is still held.
-            await to_thread.run_sync(lambda: socket_path.unlink(missing_ok=True))
+            await to_thread.run_sync(_remove, socket_path)
 
 
 def open_listener(path: Path) -> socket.socket:
@@ -123,6 +133,11 @@ def _clear(path: Path) -> None:
     if _is_served(path):
         raise Refused(f"somebody serves at {str(path)!r} already; `onward status` asks who")
     path.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError, Refused):  # what somebody else has put there meanwhile is theirs
+        _clear(path)
 
 
 def _is_served(path: Path) -> bool:
@@ -190,6 +205,22 @@ class _Server(uvicorn.Server):
         for listener in sockets or ():
             listener.listen(BACKLOG)  # asyncio made it as short as what it accepts at once
         self._on_ready()
+
+    async def stay_at(self, path: Path) -> None:
+        """Serve there anew whenever the socket's file is gone: what is below /run goes with a user's last login."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            if await to_thread.run_sync(lexists, path):
+                continue
+            try:
+                listener = await to_thread.run_sync(open_listener, path)
+            except (OSError, OnwardError):
+                continue  # the directory may come back later
+            for server in self.servers:
+                server.close()  # nobody can reach it any more
+            await super().startup([listener])
+            listener.listen(BACKLOG)
+            log.warning("the socket was removed and is served again", socket=str(path))
 
     async def main_loop(self) -> None:
         # uvicorn looks ten times a second whether it should end, and makes Date headers; an idle daemon sleeps.

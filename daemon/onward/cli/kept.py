@@ -28,6 +28,8 @@ def why(kept: Kept | None) -> str:
     """Say what the keeper of the daemon that is missed knows."""
     if kept is not None and kept.given_up is not None:
         return f"; it was given up: {line(kept.given_up)}. Its log says more; `onward up` tries again"
+    if kept is not None and kept.alive() and kept.last_end is None:
+        return f"; its keeper (pid {kept.pid}) lives, so it is being started, or serves there again in a moment"
     if kept is not None and kept.alive():
         return f"; its keeper (pid {kept.pid}) is about to start it again: {line(kept.last_end)}"
     return ""

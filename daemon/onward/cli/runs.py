@@ -222,10 +222,12 @@ def logs(run: str, *, following: bool, last: int | None, after: int, as_json: bo
     timeline = None if as_json else Timeline()
     try:
         if last is not None:
-            shown = (r for r in client.records(run_id, after) if timeline is None or timeline.entries(r))
-            tail = deque(shown, maxlen=last)
+            tail: deque[Json] = deque(maxlen=last)
+            for record in client.records(run_id, after):
+                after = record["seq"]
+                if timeline is None or timeline.entries(record):
+                    tail.append(record)
             _show_all(iter(tail), timeline)
-            after = tail[-1]["seq"] if tail else after
         if following:
             with live_text(wanted=timeline is not None) as live:
                 follower = Follower(client, run_id, at=after, say=live.say, on_delta=live.on_delta)

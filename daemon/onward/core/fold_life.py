@@ -48,7 +48,7 @@ def _run_revived(state: RunState, line: Json) -> None:
     stop_inferring(state)
     state.revived_by_hand = manual
     if manual:
-        state.cooling, state.fruitless = {}, 0  # a human says: try now
+        state.cooling, state.fruitless, state.repeated = {}, 0, 0  # a human says: try now
         state.gap_since_turn = False  # a human saw the damage and chose to go on
         state.charged_revivals = state.stalled_revivals = 0
         if state.ledger.visits and state.ledger.visits[-1].to is None:
@@ -77,7 +77,7 @@ def _run_resumed(state: RunState, line: Json) -> None:
     state.status = states.after(line["type"], state.status)
     state.reason = state.needs = state.retry_at = None
     if line["by"] != "daemon":
-        state.cooling, state.fruitless = {}, 0  # a human says: try now
+        state.cooling, state.fruitless, state.repeated = {}, 0, 0  # a human says: try now
 
 
 def _settings_changed(state: RunState, line: Json) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from zlib import crc32
 
 from onward.core.conversation import CallState, Turn
-from onward.core.fruitless import fruitless_after
+from onward.core.fruitless import asks_again, fruitless_after
 from onward.core.ids import MAX_TURN, is_call_id
 from onward.core.records import BadRecord, Json
 from onward.core.state import RunState
@@ -27,7 +27,7 @@ def _message_added(state: RunState, line: Json) -> None:
     if line["source"] == Source.REVIVAL:
         state.told, state.untold = True, False
     elif line["source"] != Source.SYSTEM:
-        state.fruitless = 0
+        state.fruitless = state.repeated = 0
 
 
 def stop_inferring(state: RunState) -> None:
@@ -74,6 +74,7 @@ def _assistant_turn(state: RunState, line: Json) -> None:
             raise BadRecord("AssistantTurn: a content block is not an object")
     if not 1 <= line["turn"] <= MAX_TURN:
         raise BadRecord(f"AssistantTurn: {line['turn']} is no turn")
+    state.repeated = state.repeated + 1 if asks_again(state.turn, content) else 0
     state.conversation.add_turn(
         Turn(
             turn=line["turn"],

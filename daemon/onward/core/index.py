@@ -56,6 +56,8 @@ def _shown(state: RunState, stalled: str | None) -> tuple[Status, str | None, st
     """Return status, waiting_on, needs and error."""
     if stalled is not None and state.status not in TERMINAL:
         return Status.PARKED, None, "disk", stalled
+    if state.cancel_by is not None and state.status not in TERMINAL:
+        return Status.ACTIVE, None, None, None  # wherever it rested: its cancel is carried on, after a crash too
     if state.status is Status.ACTIVE:
         if waits_for_human(state):
             return Status.WAITING, "human", None, None

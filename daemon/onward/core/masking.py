@@ -41,13 +41,15 @@ class KnownSecrets:
 
     def add(self, name: str, value: str) -> None:
         """Remember a value under the name that is shown in its place."""
+        value = value.strip()
         if len(value) < SHORTEST:
             return
         mask = f"{MARK}{re.sub('[^A-Za-z0-9_.-]', '_', name)}]".encode()
-        for form in {value.encode("utf-8", "replace"), orjson.dumps(value.encode("utf-8", "replace").decode())[1:-1]}:
-            self._masks.setdefault(form, mask)
+        forms = {value.encode("utf-8", "replace"), orjson.dumps(value.encode("utf-8", "replace").decode())[1:-1]}
+        # Another thread may be masking at this moment, so what is there is replaced, not changed.
         # The longest first: one secret may hold another.
-        self._masks = dict(sorted(self._masks.items(), key=lambda item: -len(item[0])))
+        masks = dict.fromkeys(forms, mask) | self._masks
+        self._masks = dict(sorted(masks.items(), key=lambda item: -len(item[0])))
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
         """Remember the values of all variables whose names sound like secrets."""

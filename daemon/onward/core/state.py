@@ -86,6 +86,9 @@ class RunState:
     fruitless: int = 0
     """Turns in a row that brought nothing, since somebody spoke to the run or resumed it; see `core.fruitless`."""
 
+    repeated: int = 0
+    """Turns in a row that asked again for calls that had just failed, since then."""
+
     claim: dict[str, Any] | None = None
     claims: int = 0
     drained: bool = False

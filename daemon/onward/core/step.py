@@ -9,7 +9,7 @@ from datetime import timedelta
 from onward.core import retry
 from onward.core.budget import budget_question, budget_reached
 from onward.core.conversation import CallState
-from onward.core.fruitless import given_up
+from onward.core.fruitless import given_up, going_round
 from onward.core.gates import callable_now, look
 from onward.core.interactions import Interaction, Kind
 from onward.core.records import (
@@ -189,6 +189,8 @@ def _active(state: RunState, now: str, active_s: float, workers: int, window_tok
     if spent:
         return Park(Needs.BUDGET, spent, question=budget_question(state, spent))
     if (why := given_up(state.fruitless, state.turn.stop_reason if state.turn else "")) is not None:
+        return Park(Needs.HUMAN, why)
+    if (why := going_round(state.repeated, state.calls)) is not None:
         return Park(Needs.HUMAN, why)
     if window_tokens is not None and state.conversation.size_bytes * TOKENS_PER_BYTE > window_tokens:
         return Park(Needs.DECISION, f"the conversation does not fit the model's window of {window_tokens} tokens")

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Protocol
 
@@ -47,6 +48,10 @@ class Recorder(Protocol):
 
     async def keep(self, data: bytes) -> str:
         """Keep a large output durably; returns its sha-256. Raises as `append`."""
+        ...
+
+    async def make_call_dir(self, call_id: str) -> Path:
+        """Make the directory for the evidence of a call. Raises as `append`."""
         ...
 
 

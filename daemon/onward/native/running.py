@@ -1,5 +1,6 @@
 """The calls of one run that are being carried out: handed over, adopted, stopped; each is journaled as it ends."""
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import structlog
 from anyio.abc import TaskGroup
 
 from onward.core.conversation import NOT_STARTED, CallState, edit_of
@@ -25,6 +27,11 @@ from onward.testing import faults
 END_GRACE_S = 10.0
 DRAIN_GRACE_S = 15.0
 """Seconds that a call which may be given up still has when the run is drained."""
+ROOM_FIRST_S, ROOM_LONGEST_S = 1.0, 15.0
+"""Seconds between two tries to start a command for which the disk has no room."""
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+log = structlog.get_logger()
 
 
 class RunningCalls:
@@ -108,8 +115,24 @@ class RunningCalls:
         scope.deadline = min(scope.deadline, anyio.current_time() + grace_s)
 
     async def _launched(self, tool: Tool, call: CallState) -> ToolResult | None:
-        """Run a call under the launcher. None: the daemon is being drained and the command goes on without it."""
-        call_dir = await self._ports.store.make_call_dir(self._state.run_id, call.call_id)
+        """Run a call under the launcher, as soon as the disk has room for its evidence: that is not for the model.
+
+        None: the daemon is being drained and the command goes on without it.
+        """
+        wait_s = 0.0
+        while True:
+            call_dir = await self._recorder.make_call_dir(call.call_id)
+            await self._ports.clock.sleep(wait_s)
+            try:
+                return await self._launched_in(call_dir, tool, call)
+            except OSError as error:  # nothing was started
+                if error.errno not in DISK_FULL:
+                    raise
+                log.error("call waits for space", call_id=call.call_id, error=str(error))
+            await self._ports.store.remove_call_dir(self._state.run_id, call.call_id)
+            wait_s = min(wait_s * 2 or ROOM_FIRST_S, ROOM_LONGEST_S)
+
+    async def _launched_in(self, call_dir: Path, tool: Tool, call: CallState) -> ToolResult | None:
         result: ToolResult | None = None
         with anyio.CancelScope() as scope:
             self._process_scopes[call.call_id] = scope

@@ -90,9 +90,13 @@ class Admission:
             self._tasks.start_soon(later, seconds)
 
     def begin(self, tasks: TaskGroup) -> None:
-        """Let the runs that were found come in, those that rest when their time comes; `serve` serves the queue."""
+        """Let the runs that were found come in, those that rest when their time comes; `serve` serves the queue.
+
+        The oldest first, as they came in before: what was under way does not wait behind all that only stood in line.
+        """
         self._tasks = tasks
-        self._found = [entry for entry in self._entries.values() if entry.queued]
+        found = [entry for entry in self._entries.values() if entry.queued]
+        self._found = sorted(found, key=lambda entry: str(entry.index.get("created_at") or ""))
         for entry in self._found:
             self._queue.send_nowait(entry)
         for entry in self._entries.values():

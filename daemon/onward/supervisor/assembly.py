@@ -30,6 +30,7 @@ from onward.supervisor.metrics import Meter
 from onward.supervisor.models import ConfiguredModels, Models
 from onward.supervisor.notify import Notifier
 from onward.supervisor.reload import watch_configuration
+from onward.supervisor.secret_values import know_secrets
 from onward.supervisor.service_manager import ServiceManager
 from onward.supervisor.supervisor import Supervisor
 from onward.supervisor.telling import measure_lag, traced, write_textfile
@@ -82,7 +83,12 @@ async def put_together(
         models.configure(changed)
         supervisor.configure(max_active_runs=changed.daemon.max_active_runs, default_agent=changed.daemon.default_agent)
 
-    configuration = ConfigurationFiles(places, settings, use, partial(keep, find_places()))
+    def keep_and_know(changed: Settings) -> None:
+        keep(find_places(), changed)
+        know_secrets(changed, places.agent_dirs, world.secrets)
+
+    await anyio.to_thread.run_sync(know_secrets, settings, places.agent_dirs, world.secrets)
+    configuration = ConfigurationFiles(places, settings, use, keep_and_know)
     supervisor = Supervisor(
         store=store,
         spawner=spawner,

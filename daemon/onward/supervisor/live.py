@@ -1,6 +1,7 @@
 """A loaded run: its open journal, and everybody who waits for what becomes durable in it."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -48,11 +49,19 @@ class LiveRun:
         return self._log.beside
 
     def index(self) -> Json:
-        """Return the index. A run is not over, parked or paused before the record that says so is durable."""
+        """Return the index. A run is not over or at rest, and asks nobody, before what says so is durable."""
         index = index_of(self.state, stalled=self.stalled)
-        if self._log.durable_seq < self.state.seq and self.stalled is None and self.state.status is not Status.ACTIVE:
-            index |= {"status": Status.ACTIVE, "needs": None, "error": None, "result": None}
+        if self.stalled is None and self._is_ahead(index):
+            index |= {"status": Status.ACTIVE, "waiting_on": None, "needs": None, "error": None, "result": None}
         return index
+
+    def _is_ahead(self, index: Json) -> bool:
+        """Whether an index says what a crash could still take back."""
+        state, durable = self.state, self._log.durable_seq
+        if durable >= state.seq:
+            return False
+        asks = index["waiting_on"] == "human" and any(q.opened_seq > durable for q in state.open_questions)
+        return asks or state.status is not Status.ACTIVE
 
     def settled(self) -> bool:
         """Whether all records are durable, or cannot become so at the moment."""
@@ -101,6 +110,9 @@ class LiveRun:
 
     async def keep(self, data: bytes) -> str:
         return await self._when_possible(lambda: self._store.put_blob(self.state.run_id, data))
+
+    async def make_call_dir(self, call_id: str) -> Path:
+        return await self._when_possible(lambda: self._store.make_call_dir(self.state.run_id, call_id))
 
     async def write_index(self) -> None:
         """Replace meta.json and, where there is something to list, the lists of questions and stage visits."""

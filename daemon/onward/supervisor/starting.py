@@ -21,6 +21,7 @@ from onward.core.index import index_of
 from onward.core.records import Json, RunStarted
 from onward.core.state import RunState
 from onward.core.text import clean, clean_json
+from onward.core.times import stamp
 from onward.errors import BadRequest, Conflict, NotFound, Refused
 from onward.ports.clock import Clock
 from onward.ports.operations import StartRequest
@@ -93,7 +94,7 @@ class Starting:
         name = request.agent or self.default_agent
         record = await anyio.to_thread.run_sync(self._first_record, request, name)
         await self._store.create(record)
-        entry = self._entries.add(record.run_id, first_index(record.to_json()))
+        entry = self._entries.add(record.run_id, first_index({**record.to_json(), "ts": stamp(self._clock.now())}))
         self._enter(entry)
         return entry.shown()
 

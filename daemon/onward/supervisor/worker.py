@@ -21,7 +21,7 @@ from onward.core.step import may_enter, parking
 from onward.core.times import stamp
 from onward.core.vocabulary import Needs
 from onward.errors import NotFound, StoreError, Unreadable, causes_of
-from onward.native.mcp.place import Place, Unavailable
+from onward.native.mcp.place import Place, Unavailable, know_values
 from onward.native.mcp.tools import mcp_tools
 from onward.native.ports import RunPorts
 from onward.native.run import NativeRun
@@ -113,6 +113,7 @@ class Worker:
         if was_elsewhere(state, self.daemon_log.here):  # these calls belong to another daemon, which may live
             await self.store.set_call_dirs_aside(entry.run_id)
             beside = replace(beside, call_dirs=())
+        know_values(state.agent, os.environ, self.store.secrets)  # before what its commands printed is written down
         decided = await recover(live, self.store, self.spawner, self.claimant, beside)
         self.report.count(state, decided)
         if beside.call_dirs:

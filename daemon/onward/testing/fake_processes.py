@@ -60,7 +60,6 @@ class FakeProcesses:
             raise FileExistsError(17, "the launcher could not start the command: File exists", str(spec.call_dir))
         command = self.commands(spec)
         if command.error is not None:
-            await to_thread.run_sync(self.fence, spec.call_dir)
             raise command.error
         self.launched.append(spec)
         self._next_pid += 1

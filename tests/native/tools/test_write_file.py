@@ -73,6 +73,16 @@ async def test_what_cannot_be_written_is_said_and_changes_nothing(world: World) 
     assert world.names() == ["f", "fifo", "loop"]
 
 
+async def test_a_workspace_that_is_gone_is_not_made_anew(world: World, tmp_path: Path) -> None:
+    """Whoever brings it back, or mounts it again, finds nothing of the run in the way."""
+    world.workspace.rename(tmp_path / "moved")
+
+    for path in ("f", "a/b/f", str(world.workspace / "f")):
+        assert "is gone, so nothing was written" in await world.refused(write_file, path=path, content="x")
+    assert not world.workspace.exists()
+    assert (await world.call(write_file, path=str(tmp_path / "elsewhere"), content="x")).outcome is Outcome.OK
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 async def test_a_read_only_file_is_not_replaced(world: World) -> None:
     world.file("f", "x").chmod(0o444)

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from onward.core.masking import KnownSecrets
 from onward.core.vocabulary import Needs
 from onward.errors import OnwardError
 from onward.native.calls import tool_environment
-from onward.native.mcp.settings import ServerSettings
+from onward.native.mcp.settings import ServerSettings, servers_of
 from onward.ports.clock import Clock
 
 CALL_ID = "mcp"
@@ -37,6 +38,14 @@ class Place:
     environment: Mapping[str, str] = field(repr=False)
     secrets: KnownSecrets = field(repr=False)
     clock: Clock
+
+
+def know_values(agent: Mapping[str, Any], environment: Mapping[str, str], secrets: KnownSecrets) -> None:
+    """Tell `secrets` what the servers of a pinned definition are given, whether or not they are started."""
+    for settings in servers_of(agent):
+        for given in (*settings.env_from, *settings.headers_from.values()):
+            name = given.rpartition(" ")[2]
+            secrets.add(name, environment.get(name, ""))
 
 
 def server_environment(settings: ServerSettings, place: Place) -> dict[str, str]:

@@ -25,6 +25,9 @@ def write_file(context: ToolContext, *, path: str, content: str) -> ToolResult:
     name = located(context, path)
     raw = content.encode()
     with explained("write", name), held(name) as target:
+        if Path(target).is_relative_to(context.workspace) and not context.workspace.is_dir():
+            # Made anew it would hold this one file: whoever brings the real one back would find it in the way.
+            raise ToolError(f"the workspace {shown(str(context.workspace))} is gone, so nothing was written")
         write_durably(target, raw, temp_name(context))
     return ToolResult(text=f"wrote {len(raw)} bytes to {shown(path)}")
 
