@@ -10,6 +10,7 @@ import pytest
 from onward.errors import Conflict
 from onward.testing.clocks import FakeClock
 from tests.supervisor.desk import Desk
+from tests.support import eventually
 
 ASKS = 'tools = ["shell", "ask_user"]\nquestion_expires_s = 100\n[permissions]\nshell = "ask"'
 SHELL: dict[str, Any] = {"calls": [{"name": "shell", "arguments": {"command": "git push"}}]}
@@ -25,6 +26,10 @@ async def settled(desk: Desk) -> None:
     """Let everything happen that happens without time."""
     for _ in range(50):
         await anyio.lowlevel.checkpoint()
+
+
+async def until_sleeping(desk: Desk, sleepers: int) -> None:
+    await eventually(lambda: desk.clock.sleepers >= sleepers)
 
 
 async def denied(desk: Desk) -> None:
@@ -132,17 +137,19 @@ async def test_a_clock_that_is_set_back_makes_no_wait_longer(tmp_path: Path, fai
     """The time of the next try lies a month ahead then; a parked run is looked at within half an hour."""
     desk = Desk(tmp_path, [{"text": "Done.", "fail": failure, "fail_times": 1}])
     async with desk.serving():
+        await settled(desk)
+        others = desk.clock.sleepers
         await desk.start()
         await desk.until(status="parked" if failure == "quota" else "waiting")
+        await until_sleeping(desk, others + 1)
         if living:
             later(desk.clock, -30 * 86_400)
             desk.clock.advance(1800)
             await desk.until(status="completed")
             return
-        await settled(desk)
     later(desk.clock, -30 * 86_400)
     async with desk.serving():
-        await settled(desk)
+        await until_sleeping(desk, others + 1)
         desk.clock.advance(1800)
         await desk.until(status="completed")
     revived = await desk.records("RunRevived")
