@@ -149,7 +149,7 @@ async def test_a_clock_that_is_set_back_makes_no_wait_longer(tmp_path: Path, fai
             return
     later(desk.clock, -30 * 86_400)
     async with desk.serving():
-        await until_sleeping(desk, others + 1)
+        await settled(desk)
         desk.clock.advance(1800)
         await desk.until(status="completed")
     revived = await desk.records("RunRevived")
