@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import orjson
+from anyio import to_thread
 
 from onward.config.settings import Settings
 from onward.core.records import Json
@@ -127,6 +128,15 @@ class Desk:
 
     async def load(self, name: str) -> Model:
         return await anyio.to_thread.run_sync(Noting, name, self)
+
+
+async def settled() -> None:
+    """Let everything happen that happens without time: no task can go on, and none waits for a thread."""
+    threads = to_thread.current_default_thread_limiter()
+    while True:
+        await anyio.wait_all_tasks_blocked()
+        if not threads.borrowed_tokens:
+            return
 
 
 class Noting(ScriptedModel):

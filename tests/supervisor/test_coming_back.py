@@ -2,24 +2,16 @@
 
 from pathlib import Path
 
-import anyio
 import pytest
 
 from onward.core.records import Json
 from onward.core.times import stamp
 from onward.errors import Conflict
-from tests.supervisor.desk import Desk
+from tests.supervisor.desk import Desk, settled
 from tests.support import eventually
 
 SLOW = {"text": "Done.", "delay_s": 1000}
 DONE = {"text": "Done."}
-
-
-async def settled() -> None:
-    """Let everything happen that happens without time."""
-    for _ in range(30):
-        await anyio.wait_all_tasks_blocked()
-        await anyio.sleep(0.001)
 
 
 async def interrupted(desk: Desk, number: int = 1, **members: object) -> None:

@@ -4,13 +4,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from onward.errors import Conflict
 from onward.testing.clocks import FakeClock
-from tests.supervisor.desk import Desk
-from tests.support import eventually
+from tests.supervisor.desk import Desk, settled
 
 ASKS = 'tools = ["shell", "ask_user"]\nquestion_expires_s = 100\n[permissions]\nshell = "ask"'
 SHELL: dict[str, Any] = {"calls": [{"name": "shell", "arguments": {"command": "git push"}}]}
@@ -20,16 +18,6 @@ DONE = {"text": "Done."}
 def later(clock: FakeClock, seconds: float) -> None:
     """Let time pass as it does while no daemon runs: nobody's monotonic clock counts it."""
     clock._start += timedelta(seconds=seconds)
-
-
-async def settled(desk: Desk) -> None:
-    """Let everything happen that happens without time."""
-    for _ in range(50):
-        await anyio.lowlevel.checkpoint()
-
-
-async def until_sleeping(desk: Desk, sleepers: int) -> None:
-    await eventually(lambda: desk.clock.sleepers >= sleepers)
 
 
 async def denied(desk: Desk) -> None:
@@ -51,7 +39,7 @@ async def test_a_question_that_nobody_answers_in_time_is_denied(tmp_path: Path) 
         question = await desk.until_asked()
         assert question["expires_at"] == "2026-01-01T00:01:40.000000Z"
         desk.clock.advance(99)
-        await settled(desk)
+        await settled()
         assert (await desk.until_asked()) == question
         desk.clock.advance(2)
         await denied(desk)
@@ -73,7 +61,7 @@ async def test_a_question_that_expired_while_nobody_served_can_be_answered_for_a
     async with desk.serving():
         assert await desk.until_asked() == question
         desk.clock.advance(59)
-        await settled(desk)
+        await settled()
         assert await desk.until_asked() == question
         assert len(await desk.records("RunClaimed")) <= 2
         if answered:
@@ -106,7 +94,7 @@ async def test_a_question_that_does_not_expire_waits(tmp_path: Path) -> None:
         await desk.start()
         question = await desk.until_asked()
         desk.clock.advance(10_000_000)
-        await settled(desk)
+        await settled()
         assert await desk.until_asked() == question
 
 
@@ -117,15 +105,15 @@ async def test_a_question_does_not_expire_in_the_minute_after_the_clock_was_move
         await desk.start()
         await desk.until_asked()
         desk.clock.advance(70)
-        await settled(desk)
+        await settled()
         later(desk.clock, 3600)
         desk.clock.advance(1)
-        await settled(desk)
+        await settled()
         await supervisor.send(desk.run_id, "well?", by="me")
-        await settled(desk)
+        await settled()
         await desk.until_asked()
         desk.clock.advance(59)
-        await settled(desk)
+        await settled()
         await desk.until_asked()
         desk.clock.advance(2)
         await denied(desk)
@@ -137,11 +125,9 @@ async def test_a_clock_that_is_set_back_makes_no_wait_longer(tmp_path: Path, fai
     """The time of the next try lies a month ahead then; a parked run is looked at within half an hour."""
     desk = Desk(tmp_path, [{"text": "Done.", "fail": failure, "fail_times": 1}])
     async with desk.serving():
-        await settled(desk)
-        others = desk.clock.sleepers
         await desk.start()
         await desk.until(status="parked" if failure == "quota" else "waiting")
-        await until_sleeping(desk, others + 1)
+        await settled()
         if living:
             later(desk.clock, -30 * 86_400)
             desk.clock.advance(1800)
@@ -149,7 +135,7 @@ async def test_a_clock_that_is_set_back_makes_no_wait_longer(tmp_path: Path, fai
             return
     later(desk.clock, -30 * 86_400)
     async with desk.serving():
-        await settled(desk)
+        await settled()
         desk.clock.advance(1800)
         await desk.until(status="completed")
     revived = await desk.records("RunRevived")

@@ -1,6 +1,5 @@
 """The calls of one run that are being carried out: handed over, adopted, stopped; each is journaled as it ends."""
 
-import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from onward.core.conversation import NOT_STARTED, CallState, edit_of
 from onward.core.records import ToolCallDone
+from onward.core.retry import doubled
 from onward.core.state import RunState
 from onward.core.text import clean, excerpt
 from onward.core.vocabulary import Outcome, SettledBy
@@ -21,6 +21,7 @@ from onward.native.calls import done, given_up, refused, tool_environment
 from onward.native.ports import Recorder, RunPorts
 from onward.native.tools.process_result import cut_off, result_of_exit
 from onward.ports.process import EndedBy, Trace
+from onward.ports.store import is_full
 from onward.ports.tool import Tool, ToolContext, ToolResult
 from onward.testing import faults
 
@@ -29,7 +30,6 @@ DRAIN_GRACE_S = 15.0
 """Seconds that a call which may be given up still has when the run is drained."""
 ROOM_FIRST_S, ROOM_LONGEST_S = 1.0, 15.0
 """Seconds between two tries to start a command for which the disk has no room."""
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 log = structlog.get_logger()
 
@@ -119,18 +119,19 @@ class RunningCalls:
 
         None: the daemon is being drained and the command goes on without it.
         """
-        wait_s = 0.0
+        failures = 0
         while True:
             call_dir = await self._recorder.make_call_dir(call.call_id)
-            await self._ports.clock.sleep(wait_s)
+            if failures:  # only now: a crash while it waits finds a directory in which nothing was started
+                await self._ports.clock.sleep(doubled(ROOM_FIRST_S, ROOM_LONGEST_S, failures))
             try:
                 return await self._launched_in(call_dir, tool, call)
             except OSError as error:  # nothing was started
-                if error.errno not in DISK_FULL:
+                if not is_full(error):
                     raise
                 log.error("call waits for space", call_id=call.call_id, error=str(error))
             await self._ports.store.remove_call_dir(self._state.run_id, call.call_id)
-            wait_s = min(wait_s * 2 or ROOM_FIRST_S, ROOM_LONGEST_S)
+            failures += 1
 
     async def _launched_in(self, call_dir: Path, tool: Tool, call: CallState) -> ToolResult | None:
         result: ToolResult | None = None

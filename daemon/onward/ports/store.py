@@ -1,5 +1,6 @@
 """Where runs live. Nothing outside an implementation of this port knows files."""
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,11 @@ class Beside:
 
 Decide = Callable[[], Sequence[Record]]
 """Says what is to be written, from the run's state at the moment of the call."""
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk had no room: the same can succeed when there is some."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class RunLog(Protocol):

@@ -12,17 +12,17 @@ import stat
 from collections.abc import Callable, Iterator
 
 from onward.errors import DiskFull, NotFound, StoreError, Unreadable
+from onward.ports.store import is_full
 from onward.testing import faults
 
 DIR_MODE = 0o700
 FILE_MODE = 0o600
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def as_store_error(error: OSError, what: str) -> StoreError:
     """Return the error that says what could not be done, and why."""
-    if error.errno in _FULL:
+    if is_full(error):
         return DiskFull(f"{what}: no space left; free some, nothing is lost meanwhile")
     return StoreError(f"{what}: {error.strerror or error}")
 
