@@ -11,7 +11,7 @@ SLOW ?= tests
 # 5 is pytest's status for "nothing collected", which looks too much like a pass.
 found_none = || { status=$$?; [ $$status != 5 ] || echo "No test was found: that is a failure." >&2; exit $$status; }
 
-.PHONY: demo test test-slow check format bench constraints clean
+.PHONY: demo test test-slow test-lowest check format bench constraints clean
 
 demo: $(STAMP)
 	@$(BIN)/onward demo
@@ -62,6 +62,14 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "The dependencies could not be installed: pip says why above. Is the package index reachable?" >&2; exit 1; \
 	fi; \
 	touch $@
+
+# With the oldest versions that pyproject.toml allows, of each the newest patch: what it says of them is true.
+test-lowest:
+	@$(find_python); dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	$(call make_venv,"$$dir/venv"); \
+	sed -n 's/^ *"\([a-z0-9-]*\)>=\([0-9.]*\).*/\1==\2.*/p' pyproject.toml > "$$dir/lowest"; \
+	"$$dir/venv/bin/python" $(PIP) install -c "$$dir/lowest" -e '.[dev]' && \
+	"$$dir/venv/bin/pytest" -n $(WORKERS) -m "not slow" $(found_none)
 
 # Versions for the oldest Python that is supported: what works there works on newer ones.
 constraints:

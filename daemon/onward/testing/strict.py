@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import orjson
+
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _KINDS = {
     "user": {"text", "tool_result"},
@@ -50,6 +52,7 @@ def check_request(messages: list[dict[str, Any]]) -> list[str]:
 def _body_problem(messages: list[dict[str, Any]]) -> str | None:
     try:
         json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
+        orjson.dumps(messages)  # has one bound on nesting, where that of `json` is another one in each Python
     except (ValueError, TypeError, RecursionError) as error:
         return f"P7: the body cannot be written: {error}"
     return None
