@@ -73,6 +73,13 @@ def test_a_second_daemon_is_refused_and_the_first_goes_on(instance: Cli) -> None
     assert daemon_pid(instance) == pid
 
 
+def test_a_home_that_cannot_be_made_is_named_with_what_to_do(instance: Cli) -> None:
+    failed = instance("up", ONWARD_HOME="/proc/none")
+    assert failed.returncode == 1
+    assert "the directory /proc/none cannot be made" in failed.stderr
+    assert "ONWARD_HOME" in failed.stderr
+
+
 def test_a_long_log_is_set_aside_at_the_start(instance: Cli) -> None:
     log = instance.home / "daemon.log"
     log.write_text("x" * (2 << 20))

@@ -178,6 +178,24 @@ async def test_a_run_that_stops_at_interruptions_is_paused_and_goes_on_when_it_i
     assert len(await desk.records("RunRevived")) == 1
 
 
+async def test_a_parked_run_waits_with_one_timer_however_often_it_is_resumed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, [SLOW])
+    await interrupted(desk)
+    desk.workspace.rmdir()
+    async with desk.serving() as supervisor:
+        await desk.until(status="parked", needs="workspace")
+        await settled()
+        waiting = desk.clock.sleepers
+        for parks in range(2, 5):
+            await supervisor.resume(desk.run_id, by="me")
+            await settled()
+            assert len(await desk.records("RunParked")) == parks
+            assert desk.clock.sleepers == waiting
+        desk.workspace.mkdir()
+        desk.clock.advance(3600)
+        await eventually(lambda: len(desk.asked) == 1)
+
+
 @pytest.mark.parametrize("decision", ["resume", "stop"])
 async def test_a_run_that_asks_at_interruptions_asks_once_for_each(tmp_path: Path, decision: str) -> None:
     """Before any request; another daemon that dies meanwhile interrupts nothing and adds no question."""

@@ -21,9 +21,8 @@ def open_log(log: Path) -> int:
     Raises:
         Unreadable: It cannot be written, or something else stands in its place.
     """
+    _make_directory(log.parent)
     try:
-        for part in reversed([p for p in (log.parent, *log.parent.parents) if not p.exists()]):
-            part.mkdir(mode=0o700, exist_ok=True)
         fd = _open(log, os.O_CREAT)
         if os.fstat(fd).st_size > LOG_BYTES:
             os.close(fd)
@@ -33,6 +32,15 @@ def open_log(log: Path) -> int:
         raise Unreadable(f"{log} cannot be written: {error.strerror}; move it away") from error
     os.fchmod(fd, 0o600)
     return fd
+
+
+def _make_directory(directory: Path) -> None:
+    for part in reversed([p for p in (directory, *directory.parents) if not p.exists()]):
+        try:
+            part.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            remedy = "choose another place with ONWARD_HOME or [daemon] runs_dir"
+            raise Unreadable(f"the directory {part} cannot be made: {error.strerror}; {remedy}") from error
 
 
 def check_log(log: Path) -> None:

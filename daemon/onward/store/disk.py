@@ -38,7 +38,7 @@ def open_dir(path: str, *, dir_fd: int | None = None) -> int:
     except FileNotFoundError:
         raise NotFound(f"{path!r} is not there") from None
     except OSError as error:
-        raise Unreadable(f"{path!r} is no directory that can be opened: {error.strerror}") from error
+        raise Unreadable(f"{path!r} cannot be opened as a directory: {error.strerror}") from error
 
 
 @contextlib.contextmanager

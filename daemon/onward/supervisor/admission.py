@@ -80,14 +80,19 @@ class Admission:
             entry.notify()
 
     def _enqueue_in(self, entry: Entry, seconds: float | None) -> None:
-        """Let the run be entered after so many seconds; None: not by itself."""
+        """Let the run be entered after so many seconds, and not when it was to be before; None: not by itself."""
 
-        async def later(seconds: float) -> None:
-            await self._clock.sleep(seconds)
-            self.enqueue(entry)
+        async def later(seconds: float, timer: anyio.CancelScope) -> None:
+            with timer:
+                await self._clock.sleep(seconds)
+                self.enqueue(entry)
 
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
         if self._tasks is not None and seconds is not None:
-            self._tasks.start_soon(later, seconds)
+            entry.timer = anyio.CancelScope()
+            self._tasks.start_soon(later, seconds, entry.timer)
 
     def begin(self, tasks: TaskGroup) -> None:
         """Let the runs that were found come in, those that rest when their time comes; `serve` serves the queue.

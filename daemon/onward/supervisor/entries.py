@@ -59,6 +59,8 @@ class Entry:
     """Why it is not entered, though it could be."""
     suspect: bool | None = None
     """Whether it may be what killed daemons; None: not known before it is read."""
+    timer: anyio.CancelScope | None = None
+    """What waits for the time at which it is to be entered; cancelled where that is another one now."""
     _lock: anyio.Lock | None = None
     _saying: anyio.Lock | None = None
     changed: anyio.Event | None = None
