@@ -8,7 +8,7 @@ from anyio import lowlevel
 
 from onward.core.daemon_facts import CRASH_LOOP
 from onward.core.records import Json
-from tests.supervisor.desk import Desk
+from tests.supervisor.desk import Desk, settled
 from tests.support import eventually
 
 SLOW: Json = {"text": "waited", "delay_s": 3600}
@@ -134,3 +134,29 @@ async def test_a_run_let_go_in_a_crash_loop_is_named_as_it_may_be_the_cause(tmp_
         await eventually(lambda: desk.asked)
     async with desk.serving():
         await desk.until(status="quarantined")
+
+
+async def test_a_run_that_waits_for_its_turn_after_a_crash_is_held_too(tmp_path: Path) -> None:
+    """Runs come back a few a second; those that were let in already and wait for that are not entered after a hold."""
+    desk = Desk(tmp_path, [SLOW])
+    async with desk.serving():
+        for _ in range(3):
+            await desk.start()
+        await eventually(lambda: len(desk.asked) == 3)
+        await settled()
+    desk.asked.clear()
+    async with desk.serving() as supervisor:
+        await eventually(lambda: desk.asked)
+        await settled()
+        await supervisor.hold(by="anna", reason="an upgrade")
+        desk.clock.advance(3600)
+        await settled()
+        assert len(desk.asked) == 1
+        held = [entry.run_id for entry in supervisor._entries.values() if entry.shown()["waiting_on"] == "release"]
+        assert len(held) == 2
+        assert [(await desk.store.read(run_id)).state.claims for run_id in held] == [1, 1]
+        await supervisor.release(by="anna")
+        await settled()
+        desk.clock.advance(3600)
+        await settled()
+        assert len(desk.asked) == 3

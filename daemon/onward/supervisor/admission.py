@@ -1,7 +1,6 @@
 """Which runs come to work, and when: suspects alone and first, then the others side by side; none while it is held."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import anyio
 import structlog
@@ -13,6 +12,7 @@ from onward.ports.store import RunStore
 from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.drain import Drain
 from onward.supervisor.entries import Entry
+from onward.supervisor.hold import Hold
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Slot, Slots
 from onward.supervisor.waking import Waking
@@ -22,17 +22,6 @@ log = structlog.get_logger()
 
 SUSPECT_S = 60.0
 """Seconds after which a suspect that does nothing is no longer waited for."""
-
-
-@dataclass(slots=True)
-class Hold:
-    """Why nothing is entered, by words: `asked`, `copy`, `crash-loop`. Without any, runs are entered."""
-
-    reasons: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def on(self) -> bool:
-        return bool(self.reasons)
 
 
 class Admission:
@@ -50,6 +39,7 @@ class Admission:
         clock: Clock,
         drain: Drain,
         report: Report,
+        hold: Hold,
     ) -> None:
         self._entries = entries
         self._worker = worker
@@ -65,7 +55,7 @@ class Admission:
         self._idle = anyio.Event()
         self._decided: StartDecision | None = None
         self._found: list[Entry] = []
-        self.hold = Hold()
+        self._hold = hold
         self.working = 0
 
     def prepare(self, decided: StartDecision) -> None:
@@ -112,16 +102,13 @@ class Admission:
         async for entry in self._queued:
             if not entry.queued:
                 continue  # it came in another way meanwhile
-            if (reason := self._held(entry)) is not None:
-                self._hold_back(entry, reason)
+            if self._hold.holds_back(entry):
                 continue
-            if not self.hold.on:
+            if not self._hold.on:
                 await self._suspects_first()
             if self._drain.on:
                 return
-            if entry.queued and (reason := self._held(entry)) is not None:
-                self._hold_back(entry, reason)
-            elif entry.queued:
+            if entry.queued and not self._hold.holds_back(entry):
                 await self._slots.acquire()
                 self._let_in(entry)
 
@@ -130,23 +117,6 @@ class Admission:
         while self.working:
             self._idle = anyio.Event()
             await self._idle.wait()
-
-    # Holding
-
-    def _held(self, entry: Entry) -> str | None:
-        """Return why the run is not let in."""
-        if not self.hold.on or self._log.facts.passes_hold(entry.run_id, self._log.here):
-            return None
-        return "; ".join(self.hold.reasons.values())
-
-    def _hold_back(self, entry: Entry, reason: str) -> None:
-        entry.held, entry.queued = reason, False
-        self._report.add("held", entry.run_id, reason)
-        entry.notify()
-
-    def hold_all(self, word: str, reason: str) -> None:
-        """Let no run in from now on that is not let go."""
-        self.hold.reasons[word] = reason
 
     def let_go(self, entry: Entry) -> None:
         """Let one run in that was held, and passes the hold now."""
@@ -157,7 +127,7 @@ class Admission:
 
     def let_all_go(self) -> None:
         """Let all runs in that were held."""
-        self.hold.reasons.clear()
+        self._hold.reasons.clear()
         for entry in list(self._entries.values()):
             self.let_go(entry)
 
@@ -177,7 +147,7 @@ class Admission:
             await self._look_at_all(unknown, one_by_one=decided.one_by_one)
             await self._log.note("FoldingEnded")
         for entry in found:
-            if self.hold.on:  # since a moment ago: the rest of them come first when they are released
+            if self._hold.on:  # since a moment ago: the rest of them come first when they are released
                 self._decided, self._found = decided, found
                 return
             if (entry.suspect or self._is_watched(entry)) and entry.queued and not self._drain.on:
@@ -187,7 +157,7 @@ class Admission:
 
     def _is_watched(self, entry: Entry) -> bool:
         """Whether the run is named when it is entered: it ended a daemon before, or may be what ended so many."""
-        return entry.run_id in self._log.facts.watched or LOOP in self.hold.reasons
+        return entry.run_id in self._log.facts.watched or LOOP in self._hold.reasons
 
     async def _look_at_all(self, entries: Sequence[Entry], *, one_by_one: bool) -> None:
         if one_by_one:
@@ -237,11 +207,8 @@ class Admission:
         """
         if self._tasks is None:
             return
-        held = self._held(entry)
-        if held is not None or self._drain.on or not entry.queued:
+        if self._drain.on or not entry.queued or self._hold.holds_back(entry):
             self._slots.release()
-            if held is not None and entry.queued:
-                self._hold_back(entry, held)
             if over is not None:
                 over.set()
             return

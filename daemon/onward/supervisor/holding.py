@@ -11,6 +11,7 @@ from onward.ports.store import RunStore
 from onward.supervisor.admission import Admission
 from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.entries import ELSEWHERE, Entry
+from onward.supervisor.hold import Hold
 
 log = structlog.get_logger()
 
@@ -26,18 +27,20 @@ class Holding:
         entries: Mapping[str, Entry],
         store: RunStore,
         daemon_log: DaemonLog,
+        hold: Hold,
         admission: Admission,
         end_leftovers: Callable[[], Awaitable[int]],
     ) -> None:
         self._entries = entries
         self._store = store
         self._log = daemon_log
+        self._hold = hold
         self._admission = admission
         self._end_leftovers = end_leftovers
 
     async def begin(self, decided: StartDecision, *, asked: bool) -> None:
         """Hold the runs, where something says so at the start."""
-        reasons = self._admission.hold.reasons
+        reasons = self._hold.reasons
         if decided.held is not None:
             reasons[decided.held] = decided.reason
         if (why := await self._store.hold()) is not None or asked:
@@ -52,7 +55,7 @@ class Holding:
         why = clean(reason) or f"asked for by {by}"
         await self._log.hold_anew()
         await self._store.set_hold(why)
-        self._admission.hold_all(ASKED, why)
+        self._hold.reasons[ASKED] = why
         log.warning("runs are held", by=by, reason=why)
 
     async def release(self, entry: Entry | None, *, by: str) -> None:
@@ -61,7 +64,7 @@ class Holding:
         if entry is None:
             await self._release_all(by=by)
             return
-        if entry.held is not None or self._admission.hold.on:
+        if entry.held is not None or self._hold.on:
             await self._log.release(entry.run_id, by=by)
         self._admission.let_go(entry)
 
@@ -69,7 +72,7 @@ class Holding:
         for entry in list(self._entries.values()):
             if entry.held == ELSEWHERE:
                 await self._log.release(entry.run_id, by=by)
-        if self._admission.hold.on:
+        if self._hold.on:
             await self._log.release_all(by=by)
             await self._store.set_hold(None)
             if not self._admission.working:  # else one was released before: what it has just started is its own
@@ -82,10 +85,9 @@ class Holding:
 
         It comes first: whoever dies before the release is noted gets one more new id, and nothing was entered.
         """
-        if COPY in self._admission.hold.reasons and self._log.here not in self._log.facts.released.values():
+        if COPY in self._hold.reasons and self._log.here not in self._log.facts.released.values():
             await self._store.renew_instance()
 
     def to_json(self) -> Json:
-        hold = self._admission.hold
         held = sum(entry.held is not None for entry in self._entries.values())
-        return {"on": hold.on, "reasons": dict(hold.reasons), "runs": held}
+        return {"on": self._hold.on, "reasons": dict(self._hold.reasons), "runs": held}

@@ -35,6 +35,7 @@ from onward.supervisor.drain import Drain
 from onward.supervisor.entries import Entries, Entry
 from onward.supervisor.finding import Finding
 from onward.supervisor.grace import Grace
+from onward.supervisor.hold import Hold
 from onward.supervisor.holding import Holding
 from onward.supervisor.indexing import keep_indexes
 from onward.supervisor.metrics import Meter
@@ -87,6 +88,7 @@ class Supervisor:
         self._entries = Entries(self._tell)
         self._slots = Slots(self.max_active_runs)
         self._log = DaemonLog(store, clock, self.claimant)
+        self._hold = Hold(self._log, self._report)
         self._grace = Grace(clock)
         self._waking = Waking(clock, self._grace, self._drain)
         self._sweeping = Sweeping(store=store, spawner=self.spawner)
@@ -100,11 +102,13 @@ class Supervisor:
             clock=clock,
             drain=self._drain,
             report=self._report,
+            hold=self._hold,
         )
         self._holding = Holding(
             entries=self._entries,
             store=store,
             daemon_log=self._log,
+            hold=self._hold,
             admission=self._admission,
             end_leftovers=partial(self._sweeping.end_leftovers, self._entries),
         )
@@ -140,6 +144,7 @@ class Supervisor:
             pacer=Pacer(self.entry_rate, self.clock),
             daemon_log=self._log,
             report=self._report,
+            hold=self._hold,
             drain=self._drain,
             waking=self._waking,
             sweep=self._sweeping.sweep,
@@ -184,7 +189,7 @@ class Supervisor:
         self.meter.add("onward_runs_quarantined_total", len(decided.blamed))
         self._admission.prepare(decided)
         await Finding(self._entries, self.store, self._log, self._report).find(progress)
-        ended = 0 if self._admission.hold.on else await self._sweeping.end_leftovers(self._entries)
+        ended = 0 if self._hold.on else await self._sweeping.end_leftovers(self._entries)
         log.info("runs listed", runs=len(self._entries), to_enter=self.recovering, leftovers_ended=ended)
         self._report.tell()
 

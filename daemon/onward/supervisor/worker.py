@@ -33,6 +33,7 @@ from onward.recovery.recover import Claimant, recover
 from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.drain import Drain
 from onward.supervisor.entries import ELSEWHERE, Entry, Loaded
+from onward.supervisor.hold import Hold
 from onward.supervisor.live import LiveRun
 from onward.supervisor.models import Models
 from onward.supervisor.observed import Saw
@@ -58,6 +59,7 @@ class Worker:
     pacer: Pacer
     daemon_log: DaemonLog
     report: Report
+    hold: Hold
     drain: Drain
     waking: Waking
     sweep: Callable[[LiveRun], Awaitable[None]]
@@ -148,6 +150,8 @@ class Worker:
             return True
         if entry.run_id in self.report.waits_for:
             await self.pacer.wait()  # before anything is written: one that still waits here is charged nothing
+            if self.hold.holds_back(entry):
+                return False
         return not self.drain.on and await self._has_workspace(entry, live)
 
     def _place(self, state: RunState) -> Place:
