@@ -95,7 +95,7 @@ class _Show:
             client,
             task,
             agent="rehearsal",
-            workspace=self.workspace,
+            workspace=str(self.workspace),
             model=f"scripted/{script}",
             on_restart=None,
             key=None,

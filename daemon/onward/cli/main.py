@@ -1,7 +1,7 @@
 """The `onward` command. Each verb imports what it does when it is asked for: `onward ps` must be quick."""
 
+import os
 import sys
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -32,7 +32,10 @@ def daemon(
     from onward.supervisor.last_good import settings_to_start_with
     from onward.supervisor.main import run_daemon
 
-    return run_daemon(settings_to_start_with(find_places()), hold=hold)
+    code = run_daemon(settings_to_start_with(find_places()), hold=hold)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # all is done: a thread that asks a dead mount would be waited for, for ever
 
 
 @app.command()
@@ -76,7 +79,7 @@ def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done.", show_default=False)],
     agent: Annotated[str | None, typer.Option("-a", "--agent", help="The agent definition.")] = None,
     workspace: Annotated[
-        Path | None, typer.Option("-w", "--workspace", help="Where it works; here by default.")
+        str | None, typer.Option("-w", "--workspace", metavar="DIR", help="Where it works; here by default.")
     ] = None,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Do not follow it: print its id.")] = False,
     model: Annotated[str | None, typer.Option("--model", help="PROVIDER/MODEL, or scripted/FILE.")] = None,

@@ -5,7 +5,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from onward.cli.asked import how_to_answer
@@ -39,7 +38,7 @@ def start(
     task: str,
     *,
     agent: str | None,
-    workspace: Path | None,
+    workspace: str | None,
     model: str | None,
     on_restart: str | None,
     limits: Json | None = None,

@@ -29,6 +29,7 @@ from onward.ports.store import RunStore
 from onward.supervisor.drain import Drain
 from onward.supervisor.entries import Entries, Entry
 from onward.supervisor.models import Models
+from onward.supervisor.workspaces import Seen, Workspaces
 
 MAX_TASK_BYTES = 1024 * 1024
 _REMEDY = (
@@ -45,6 +46,7 @@ class Starting:
         entries: Entries,
         store: RunStore,
         models: Models,
+        workspaces: Workspaces,
         clock: Clock,
         agent_dirs: Sequence[Path],
         default_agent: str,
@@ -55,6 +57,7 @@ class Starting:
         self._entries = entries
         self._store = store
         self._models = models
+        self._workspaces = workspaces
         self._clock = clock
         self._agent_dirs = agent_dirs
         self._drain = drain
@@ -92,18 +95,31 @@ class Starting:
         if self._drain.on:
             raise Refused("the daemon is being stopped; start the run again when it is back")
         name = request.agent or self.default_agent
-        record = await anyio.to_thread.run_sync(self._first_record, request, name)
+        workspace = await self._workspace(request.workspace)
+        record = await anyio.to_thread.run_sync(self._first_record, request, name, workspace)
         await self._store.create(record)
         entry = self._entries.add(record.run_id, first_index({**record.to_json(), "ts": stamp(self._clock.now())}))
         self._enter(entry)
         return entry.shown()
 
-    def _first_record(self, request: StartRequest, name: str) -> RunStarted:
+    async def _workspace(self, path: str) -> Seen:
+        if not os.path.isabs(path):
+            raise BadRequest(f"the workspace {path!r} is no absolute path")
+        seen = await self._workspaces.look_at(path)
+        if seen is None:
+            raise BadRequest(f"the workspace {path!r} does not answer: is the file system that it lies on away?")
+        if not seen.is_dir:
+            raise BadRequest(f"the workspace {path!r} is no directory that the daemon can see{_REMEDY}")
+        if not seen.may_write:
+            raise BadRequest(f"the workspace {path!r} cannot be written by the daemon{_REMEDY}")
+        return seen
+
+    def _first_record(self, request: StartRequest, name: str, workspace: Seen) -> RunStarted:
         """Return what a run of this agent begins with. Blocks."""
         definition = self._agent(name)
         model = self._models.check(request.model or definition.model, definition.fallback)
         run_id = make_run_id(name, int(self._clock.now().timestamp() * 1000), secrets.randbits(40))
-        return started(run_id, request, name, definition, model)
+        return started(run_id, request, name, definition, model, workspace)
 
     def _agent(self, name: str) -> AgentDefinition:
         agents, problems = load_agents(self._agent_dirs)
@@ -122,18 +138,19 @@ def first_index(record: Json) -> Json:
     return index_of(state)
 
 
-def started(run_id: str, request: StartRequest, name: str, definition: AgentDefinition, model: str) -> RunStarted:
+def started(
+    run_id: str, request: StartRequest, name: str, definition: AgentDefinition, model: str, workspace: Seen
+) -> RunStarted:
     """Return the run's first record: the definition is pinned, limits of the request go before its own.
 
     Raises:
-        BadRequest: The task, a limit or the workspace cannot be used.
+        BadRequest: The task or a limit cannot be used.
     """
     task = clean(request.task)
     if not task.strip():
         raise BadRequest("the task is empty")
     if len(task.encode()) > MAX_TASK_BYTES:
         raise BadRequest(f"the task has more than {MAX_TASK_BYTES} bytes; put it into a file of the workspace")
-    workspace = _workspace(request.workspace)
     return RunStarted(
         run_id=run_id,
         kind=definition.kind,
@@ -141,8 +158,8 @@ def started(run_id: str, request: StartRequest, name: str, definition: AgentDefi
         agent_name=name,
         agent_hash=definition_hash(definition),
         task=task,
-        workspace=workspace,
-        workspace_is_mount=os.path.ismount(workspace),
+        workspace=workspace.path,
+        workspace_is_mount=workspace.is_mount,
         limits=_limits(definition.limits, request.limits),
         by=request.by,
         on_restart=_on_restart(request.on_restart or definition.on_restart),
@@ -157,16 +174,6 @@ def request_hash(request: StartRequest) -> str:
     """Return what tells a repeated request from another one that comes with the same idempotency key."""
     asked = [getattr(request, name) for name in ("task", "workspace", "agent", "model", "on_restart", "limits")]
     return hashlib.sha256(orjson.dumps(clean_json(asked), option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def _workspace(path: str) -> str:
-    if not os.path.isabs(path):
-        raise BadRequest(f"the workspace {path!r} is no absolute path")
-    if not os.path.isdir(path):
-        raise BadRequest(f"the workspace {path!r} is no directory that the daemon can see{_REMEDY}")
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise BadRequest(f"the workspace {path!r} cannot be written by the daemon{_REMEDY}")
-    return os.path.realpath(path)
 
 
 def _limits(own: Limits, asked: dict[str, Any]) -> Json:

@@ -49,6 +49,7 @@ from onward.supervisor.sweeping import Sweeping
 from onward.supervisor.waking import Waking
 from onward.supervisor.watching import News
 from onward.supervisor.worker import Worker
+from onward.supervisor.workspaces import Workspaces
 
 log = structlog.get_logger()
 
@@ -91,6 +92,7 @@ class Supervisor:
         self._hold = Hold(self._log, self._report)
         self._grace = Grace(clock)
         self._waking = Waking(clock, self._grace, self._drain)
+        self._workspaces = Workspaces()
         self._sweeping = Sweeping(store=store, spawner=self.spawner)
         self._admission = Admission(
             entries=self._entries,
@@ -124,6 +126,7 @@ class Supervisor:
             entries=self._entries,
             store=store,
             models=self.models,
+            workspaces=self._workspaces,
             clock=clock,
             agent_dirs=tuple(self.agent_dirs),
             default_agent=self.default_agent,
@@ -147,6 +150,7 @@ class Supervisor:
             hold=self._hold,
             drain=self._drain,
             waking=self._waking,
+            workspaces=self._workspaces,
             sweep=self._sweeping.sweep,
             orphan_grace_s=self.orphan_grace_s,
             observe=self._observe,

@@ -40,6 +40,7 @@ from onward.supervisor.observed import Saw
 from onward.supervisor.report import Report
 from onward.supervisor.slots import Pacer, Slot
 from onward.supervisor.waking import Waking
+from onward.supervisor.workspaces import Workspaces
 from onward.testing import faults
 
 log = structlog.get_logger()
@@ -62,6 +63,7 @@ class Worker:
     hold: Hold
     drain: Drain
     waking: Waking
+    workspaces: Workspaces
     sweep: Callable[[LiveRun], Awaitable[None]]
     """Removes the evidence of settled calls."""
     orphan_grace_s: float
@@ -190,18 +192,13 @@ class Worker:
     async def _has_workspace(self, entry: Entry, live: LiveRun) -> bool:
         """Park the run while its workspace is away; let it go on from where it was parked for something else."""
         state = live.state
-        workspace = anyio.Path(state.workspace)
-        is_there = await workspace.is_dir()
-        if is_there and (not state.workspace_is_mount or await workspace.is_mount()):
+        seen = await self.workspaces.look_at(state.workspace)
+        if seen is not None and seen.is_dir and (seen.is_mount or not state.workspace_is_mount):
             if state.status is Status.PARKED:
                 await live.append_durably(RunResumed(by="daemon", reason="its time has come"))
             return True
-        await self._park(
-            entry,
-            live,
-            Needs.WORKSPACE,
-            f"the workspace {state.workspace!r} is not {'mounted' if is_there else 'there'}",
-        )
+        wrong = "does not answer" if seen is None else "is not mounted" if seen.is_dir else "is not there"
+        await self._park(entry, live, Needs.WORKSPACE, f"the workspace {state.workspace!r} {wrong}")
         return False
 
     async def _park(self, entry: Entry, live: LiveRun, needs: Needs, reason: str) -> None:
