@@ -125,3 +125,18 @@ async def test_no_piece_of_an_answer_comes_after_its_turn_and_a_slow_reader_miss
     assert heard == [{"delta": "next"}]
     await watched.aclose()  # type: ignore[attr-defined]  # it is a generator
     assert run.watchers == set()
+
+
+async def test_a_run_that_ends_while_it_is_read_is_told_to_its_last_record() -> None:
+    run = entry(News(epoch="e"))
+    end = {"type": "RunEnded", "seq": 1}
+
+    async def read(after: int, _limit: int) -> list[Json]:
+        if run.index["status"] == "completed":
+            return [end][after:]
+        run.index = {**run.index, "status": "completed"}  # right after this reader has looked
+        run.notify()
+        return []
+
+    with anyio.fail_after(30):
+        assert [record async for record in follow(run, read, after=0, deltas=False)] == [end]

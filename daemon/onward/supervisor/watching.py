@@ -31,13 +31,14 @@ async def follow(entry: Entry, read: ReadPage, *, after: int, deltas: bool) -> A
     try:
         while True:
             changed = entry.waiter()
+            is_over = entry.loaded is None and entry.shown()["status"] in TERMINAL  # before the last look, not after
             page = await read(after, WATCH_PAGE)
             for record in page:
                 after = max(after, record["seq"])
                 yield record
             if page:
                 continue
-            if entry.loaded is None and entry.shown()["status"] in TERMINAL:
+            if is_over:
                 return
             async for piece in _until(changed, told):
                 if piece.request == entry.request():
