@@ -8,7 +8,9 @@ import anyio
 import pytest
 from anyio import lowlevel
 
+from onward.core.records import Json
 from onward.errors import BadRequest
+from onward.native import running
 from onward.supervisor import workspaces
 from onward.supervisor.workspaces import Seen, Workspaces
 from tests.dead_mount import DeadMount, needs_fuse
@@ -65,6 +67,69 @@ async def test_a_run_on_a_dead_mount_parks_and_goes_on_when_it_answers(mount: De
         await eventually(lambda: len(desk.asked) == 3)
         with anyio.fail_after(30):
             await supervisor.stop(leave_running=True)
+
+
+def calling(name: str, **arguments: str) -> list[Json]:
+    return [{"delay_s": 10, "calls": [{"name": name, "arguments": arguments}]}, DONE]
+
+
+READ = calling("read_file", path="x")
+WRITE = calling("write_file", path="x", content="y")
+
+
+async def hung(desk: Desk, mount: DeadMount) -> None:
+    """Bring the run to where its call waits for the dead mount."""
+    desk.workspace = mount.path
+    await desk.start()
+    await eventually(lambda: len(desk.asked) == 1)
+    mount.die()
+    desk.clock.advance(10)
+    entry = desk.supervisor._entries[desk.run_id]
+    await eventually(lambda: entry.loaded and any(call.started for call in entry.loaded.live.state.open_calls))
+
+
+@pytest.mark.parametrize("turns", [READ, WRITE])
+async def test_a_call_on_a_dead_mount_ends_at_its_deadline(mount: DeadMount, tmp_path: Path, turns: list[Json]) -> None:
+    desk = Desk(tmp_path, turns, agent="[limits]\ncall_deadline_s = 0.2")
+    async with desk.serving():
+        await hung(desk, mount)
+        await desk.until(status="completed")
+    (done,) = await desk.records("ToolCallDone")
+    assert done["outcome"] == "timeout"
+    assert "did not end within 0.2 s, and may still go on" in done["result"]
+
+
+@pytest.mark.parametrize("turns", [READ, WRITE])
+async def test_a_cancel_does_not_wait_for_a_dead_mount(
+    mount: DeadMount, tmp_path: Path, turns: list[Json], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "DRAIN_GRACE_S", 0.2)
+    desk = Desk(tmp_path, turns)
+    async with desk.serving() as supervisor:
+        await hung(desk, mount)
+        await supervisor.cancel(desk.run_id, by="anna")
+        await desk.until(status="cancelled")
+    (done,) = await desk.records("ToolCallDone")
+    assert done["outcome"] == "cancelled"
+    assert "Whether it took effect is unknown" in done["result"]
+
+
+@pytest.mark.parametrize("turns", [READ, WRITE])
+async def test_a_stop_does_not_wait_for_a_dead_mount(
+    mount: DeadMount, tmp_path: Path, turns: list[Json], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next daemon says that what became of the call is unknown."""
+    monkeypatch.setattr(running, "DRAIN_GRACE_S", 0.2)
+    desk = Desk(tmp_path, turns)
+    async with desk.serving() as supervisor:
+        await hung(desk, mount)
+        await supervisor.stop(leave_running=True)
+    assert await desk.records("ToolCallDone") == []
+    mount.live()
+    async with desk.serving():
+        await desk.until(status="completed")
+    (done,) = await desk.records("ToolCallDone")
+    assert done["outcome"] == "interrupted"
 
 
 async def answer(places: Workspaces, mount: DeadMount) -> Seen:

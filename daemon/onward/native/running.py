@@ -1,5 +1,6 @@
 """The calls of one run that are being carried out: handed over, adopted, stopped; each is journaled as it ends."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +28,7 @@ from onward.testing import faults
 
 END_GRACE_S = 10.0
 DRAIN_GRACE_S = 15.0
-"""Seconds that a call which may be given up still has when the run is drained."""
+"""Seconds that a call of this process still has when the run is drained, or is cancelled and may not be given up."""
 ROOM_FIRST_S, ROOM_LONGEST_S = 1.0, 15.0
 """Seconds between two tries to start a command for which the disk has no room."""
 
@@ -44,7 +45,7 @@ class RunningCalls:
         self._stopping = False
         self._end_commands: EndedBy | None = None
         self._process_scopes: dict[str, anyio.CancelScope] = {}
-        self._stoppable_scopes: dict[str, anyio.CancelScope] = {}
+        self._own_scopes: dict[str, anyio.CancelScope] = {}
         self._calls_dir = ports.store.call_dir(recorder.state.run_id, "t1c1").parent
         self._workspace = Path(recorder.state.workspace)
         self._env = tool_environment(os.environ, instance=ports.store.instance, run_id=recorder.state.run_id)
@@ -75,7 +76,7 @@ class RunningCalls:
         self._stopping, self._end_commands = True, by
         for scope in list(self._process_scopes.values()):
             scope.cancel()
-        for scope in self._stoppable_scopes.values():
+        for scope in self._own_scopes.values():
             self._limit(scope)
 
     async def _call(self, call: CallState) -> None:
@@ -96,23 +97,28 @@ class RunningCalls:
         await self._finished(call, result, clock.monotonic() - began)
 
     async def _called(self, tool: Tool, call: CallState) -> ToolResult | None:
-        """Run a call in this process. None: a drain did not wait for it, and the next daemon settles it."""
-        if not tool.spec.stoppable:
-            return await tool.call(*self._with(call))
+        """Run a call in this process. None: a drain did not wait for it, and the next daemon settles it.
+
+        What may have an effect is waited for whatever else fails in this run, but not for ever.
+        """
+        context, arguments = self._with(call)
         result: ToolResult | None = None
-        with anyio.CancelScope() as scope:
-            self._stoppable_scopes[call.call_id] = scope
+        with anyio.CancelScope(shield=not tool.spec.stoppable) as scope:
+            scope.deadline = anyio.current_time() + (math.inf if context.deadline_s is None else context.deadline_s)
+            self._own_scopes[call.call_id] = scope
             if self._stopping or self._state.cancel_by is not None:
                 self._limit(scope)
-            result = await tool.call(*self._with(call))
-        del self._stoppable_scopes[call.call_id]
+            result = await tool.call(context, arguments)
+        del self._own_scopes[call.call_id]
         if result is None and self._end_commands is not None:
             result = given_up(self._end_commands)
+        elif result is None and not self._stopping:
+            result = cut_off(Outcome.TIMEOUT, f"it did not end within {context.deadline_s:g} s, and may still go on")
         return result
 
     def _limit(self, scope: anyio.CancelScope) -> None:
-        grace_s = 0.0 if self._end_commands is EndedBy.CANCEL else DRAIN_GRACE_S
-        scope.deadline = min(scope.deadline, anyio.current_time() + grace_s)
+        at_once = self._end_commands is EndedBy.CANCEL and not scope.shield
+        scope.deadline = min(scope.deadline, anyio.current_time() + (0.0 if at_once else DRAIN_GRACE_S))
 
     async def _launched(self, tool: Tool, call: CallState) -> ToolResult | None:
         """Run a call under the launcher, as soon as the disk has room for its evidence: that is not for the model.

@@ -19,8 +19,7 @@ class ToolSpec:
     runs_process: bool = False
     """True when the call runs under the launcher, so that it outlives the daemon and leaves evidence in `call_dir`."""
     stoppable: bool = False
-    """True when a call of this process may be given up: at once for a cancel, after a grace for a drain. Cancelling it
-    leaves unknown whether it took effect."""
+    """True when a call of this process is given up at once for a cancel, and any other only after a grace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

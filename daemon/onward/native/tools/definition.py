@@ -51,10 +51,11 @@ class FunctionTool:
             parameters=parameters_schema(self._arguments, arguments),
             effect=effect,
             runs_process=runs_process,
+            stoppable=effect is Effect.READ and not runs_process,
         )
 
     async def call(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        """Run one call to its end; a plain function runs in a thread, and a thread that may write is waited for."""
+        """Run one call to its end; a plain function runs in a thread, which goes on if the call is given up."""
         try:
             values = self._validated(arguments)
         except ValidationError as error:
@@ -71,8 +72,7 @@ class FunctionTool:
             result: ToolResult = await self.function(context, **values)
             return result
         work: Callable[[], Any] = partial(self.function, context, **values)
-        only_reads = self.spec.effect is Effect.READ
-        done: ToolResult = await to_thread.run_sync(work, abandon_on_cancel=only_reads, limiter=_limiter())
+        done: ToolResult = await to_thread.run_sync(work, abandon_on_cancel=True, limiter=_limiter())
         return done
 
     def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
