@@ -74,6 +74,19 @@ def with_a_dead_daemon(instance: Cli) -> int:
     return int(keeper)
 
 
+@pytest.mark.parametrize(("verb", "code", "says"), [(["ps"], 0, "no run"), (["pause", "worker-1"], 4, "no run")])
+def test_whoever_asks_while_the_daemon_is_being_started_again_waits_for_it(
+    instance: Cli, verb: list[str], code: int, says: str
+) -> None:
+    keeper = with_a_dead_daemon(instance)
+    with instance.start(*verb) as asked:
+        assert asked.stderr is not None
+        assert asked.stderr.readline() == f"waiting for the daemon, which its keeper (pid {keeper}) starts again\n"
+        os.kill(keeper, signal.SIGCONT)
+        _, said = asked.communicate(timeout=60)
+    assert (asked.returncode, says in said) == (code, True), said
+
+
 @pytest.mark.slow
 def test_a_daemon_that_cannot_come_back_is_given_up_and_status_says_why(instance: Cli) -> None:
     keeper = with_a_dead_daemon(instance)

@@ -16,7 +16,7 @@ UNIT = "onward.service"
 def isolation(installation: Installation) -> Iterator[Finding]:
     """Cgroups, or process groups; as the daemon says, or as its unit left them."""
     try:
-        known = Client(installation.client_socket, timeout_s=TIMEOUT_S).get("/v1/daemon").get("isolation")
+        known = Client(installation.client_socket, timeout_s=TIMEOUT_S, kept_s=0.0).get("/v1/daemon").get("isolation")
     except OnwardError:
         yield from left_behind(unit_groups())
         return

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 from urllib.parse import urlencode
 
 from onward import errors
+from onward.cli.keeping import keeper_at_work
+from onward.cli.terminal import say
 from onward.config.places import find_sockets
 from onward.errors import OnwardError, Unreachable
 
@@ -20,6 +22,8 @@ SILENCE_S = 45.0
 REFUSED_S = 0.5
 GONE_S = 10.0
 """How long a request waits for a daemon that is being restarted: refused at once, or cut off in the middle."""
+KEPT_S = 15.0
+"""How long where a keeper is about to start it: longer than that one waits between two starts."""
 _PAUSE_S = 0.05
 
 Json = dict[str, Any]
@@ -53,9 +57,11 @@ class _Connection(http.client.HTTPConnection):
 class Client:
     """Speaks to the daemon at one socket. What fails is raised as the error that the daemon meant."""
 
-    def __init__(self, path: Path | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, path: Path | None = None, *, timeout_s: float = TIMEOUT_S, kept_s: float = KEPT_S) -> None:
+        """`kept_s`: how many seconds to wait for a daemon that its keeper is about to start."""
         self.path = path or find_socket()
         self.timeout_s = timeout_s
+        self.kept_s = kept_s
 
     def get(self, path: str, **query: object) -> Json:
         """Read something; tried once more when the daemon is just being restarted.
@@ -144,10 +150,19 @@ class Client:
     ) -> Json:
         try:
             return self._once(method, path, body, headers)
-        except (*DOWN, *GONE) as error:
-            if not again or isinstance(error, FileNotFoundError):
+        except DOWN as error:  # it has reached nobody, so that it can be said again, whatever it is
+            keeper = keeper_at_work(self.path)
+            if keeper is not None and self.kept_s:
+                say(f"waiting for the daemon, which its keeper (pid {keeper.pid}) starts again")
+                self._await_daemon(self.kept_s)
+            elif isinstance(error, FileNotFoundError):
                 raise self._unreachable(error) from error
-            self._await_daemon(GONE_S if isinstance(error, GONE) else REFUSED_S)
+            else:
+                self._await_daemon(REFUSED_S)
+        except GONE as error:
+            if not again:
+                raise self._unreachable(error) from error
+            self._await_daemon(GONE_S)
         try:
             return self._once(method, path, body, headers)
         except (*DOWN, *GONE) as error:
@@ -192,6 +207,12 @@ class Client:
             time.sleep(_PAUSE_S)
 
     def _unreachable(self, error: Exception) -> Unreachable:
+        keeper = keeper_at_work(self.path) if isinstance(error, DOWN) else None
+        if keeper is not None:
+            told = (
+                f"its keeper (pid {keeper.pid}) starts it again: {keeper.last_end}; ask again, or see `onward status`"
+            )
+            return NoDaemon(f"no daemon answers at {self.path}; {told}")
         if isinstance(error, DOWN):
             return NoDaemon(f"no daemon answers at {self.path}; `onward up` starts one")
         return Unreachable(f"the daemon at {self.path} went away before it had answered; ask again")

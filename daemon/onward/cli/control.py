@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from onward.cli import kept
 from onward.cli.client import Client, NoDaemon, TimedOut
 from onward.cli.holding import show_hold, what_to_do
-from onward.cli.keeping import ANOTHER, Kept, read_kept
+from onward.cli.keeping import ANOTHER, keeper_at_work, read_kept
 from onward.cli.log_file import log_file, open_log
 from onward.cli.terminal import line, out, out_json, paint, say
 from onward.errors import BadConfiguration, OnwardError, Unreachable
@@ -104,7 +104,7 @@ def _absolute(variable: str) -> dict[str, str]:
 def _started(end: float) -> Client:
     """Return a client of the daemon when it is ready; it gets a keeper where none is at work, or the one there ends."""
     socket, log = _places()
-    client, child, before = Client(socket), None, _keeper_at_work(socket)
+    client, child, before = Client(socket), None, keeper_at_work(socket)
     if before is not None:
         say(f"its keeper (pid {before.pid}) is starting the daemon")
     while True:
@@ -114,18 +114,13 @@ def _started(end: float) -> Client:
             return client
         if code not in (None, ANOTHER):
             raise DidNotStart(_last_words(log, code), code if code > 0 else 1)
-        keeper = _keeper_at_work(socket)
+        keeper = keeper_at_work(socket)
         if keeper is not None and (before is None or keeper.pid != before.pid) and keeper.restarts > 1:
             said = f"{keeper.last_end}; it is tried again, and `onward down` ends that"
             raise DidNotStart(f"{said}\n{_last_words(log, None)}", 1)
         if keeper is None and (child is None or code == ANOTHER):
             child = _spawn(log, socket)  # again where it met another's keeper, which ended with its daemon
         _pause(client, end)
-
-
-def _keeper_at_work(socket: Path) -> Kept | None:
-    found = read_kept(socket)
-    return found if found is not None and found.alive() else None
 
 
 def _pause(client: Client, end: float) -> None:
@@ -136,7 +131,7 @@ def _pause(client: Client, end: float) -> None:
 
 def _is_ready(client: Client) -> bool:
     try:
-        client.get("/readyz")
+        Client(client.path, kept_s=0.0).get("/readyz")
     except Unreachable:
         return False
     return True
@@ -152,7 +147,7 @@ def _last_words(log: Path, code: int | None) -> str:
 
 def down(*, leave_running: bool) -> int:
     """Drain and stop the daemon; return when its process is gone."""
-    client = Client()
+    client = Client(kept_s=0.0)
     _, keeper = kept.opened(client.path)
     try:
         pid = int(client.get("/v1/daemon")["pid"])
@@ -176,7 +171,7 @@ def down(*, leave_running: bool) -> int:
 
 def status(*, as_json: bool) -> int:
     """Say what the daemon is and what its last recovery found."""
-    client = Client()
+    client = Client(kept_s=0.0)
     known_kept = read_kept(client.path)
     try:
         known = client.get("/v1/daemon")

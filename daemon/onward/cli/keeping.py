@@ -106,6 +106,12 @@ def read_kept(socket: Path) -> Kept | None:
             return None
 
 
+def keeper_at_work(socket: Path) -> Kept | None:
+    """Return the keeper of the daemon at `socket`, if one runs."""
+    found = read_kept(socket)
+    return found if found is not None and found.alive() else None
+
+
 def write_kept(socket: Path, kept: Kept) -> None:
     """Replace what is told.
 

@@ -57,7 +57,7 @@ def _private(path: Path, found: os.stat_result | None) -> Iterator[Finding]:
 def daemon(installation: Installation) -> Iterator[Finding]:
     """Who holds the runs, and whether it answers."""
     holder = _holder(installation)
-    client = Client(installation.client_socket, timeout_s=TIMEOUT_S)
+    client = Client(installation.client_socket, timeout_s=TIMEOUT_S, kept_s=0.0)
     try:
         known = client.get("/v1/daemon")
     except OnwardError as error:
