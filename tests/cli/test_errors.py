@@ -2,10 +2,15 @@
 
 import json
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from onward.cli.client import Client
+from onward.errors import Unreachable
 from tests.cli.serving import Cli, Daemon
 
 
@@ -52,8 +57,6 @@ def test_what_the_daemon_refuses_is_said_in_its_words(daemon: Daemon, cli: Cli) 
 
 
 def test_what_is_no_daemon_is_said_to_be_none(cli: Cli) -> None:
-    import threading
-
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.bind(str(cli.socket))
         stranger.listen()
@@ -70,6 +73,41 @@ def test_what_is_no_daemon_is_said_to_be_none(cli: Cli) -> None:
         thread.join()
     assert shown.returncode == 7
     assert "no Onward daemon" in shown.stderr
+
+
+@contextmanager
+def cutting_off(path: Path, times: int) -> Iterator[list[str]]:
+    """A daemon that is killed so many times after it was asked, and answers then; yields what it was asked."""
+    asked: list[str] = []
+
+    def serve(listener: socket.socket) -> None:
+        while len(asked) <= times:
+            connection, _ = listener.accept()
+            with connection:
+                if not (request := connection.recv(1 << 16)):
+                    continue  # somebody looked whether it is there
+                asked.append(request.split(b" ", 1)[0].decode())
+                if len(asked) > times:
+                    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        yield asked
+
+
+def test_what_may_be_asked_again_is_when_the_daemon_is_killed_in_between_twice(cli: Cli) -> None:
+    with cutting_off(cli.socket, 2) as asked:
+        assert Client(cli.socket).get("/v1/daemon") == {}
+    assert asked == ["GET"] * 3
+
+
+def test_what_may_have_been_done_is_not_asked_again(cli: Cli) -> None:
+    with cutting_off(cli.socket, 2) as asked, pytest.raises(Unreachable, match="went away before it had answered"):
+        Client(cli.socket).post("/v1/runs/worker-1/pause", {})
+    assert asked == ["POST"]
 
 
 def test_a_bad_configuration_is_78(cli: Cli, tmp_path: Path) -> None:

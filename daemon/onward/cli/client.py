@@ -22,6 +22,8 @@ SILENCE_S = 45.0
 REFUSED_S = 0.5
 GONE_S = 10.0
 """How long a request waits for a daemon that is being restarted: refused at once, or cut off in the middle."""
+TRIES = 3
+"""It may be killed again while it is being asked again."""
 KEPT_S = 15.0
 """How long where a keeper is about to start it: longer than that one waits between two starts."""
 _PAUSE_S = 0.05
@@ -64,7 +66,7 @@ class Client:
         self.kept_s = kept_s
 
     def get(self, path: str, **query: object) -> Json:
-        """Read something; tried once more when the daemon is just being restarted.
+        """Read something; tried again when the daemon is just being restarted.
 
         Raises:
             OnwardError: As the daemon says; NoDaemon or Unreachable when it says nothing.
@@ -73,7 +75,7 @@ class Client:
         return self._request("GET", f"{path}?{urlencode(given)}" if given else path, None, {}, again=True)
 
     def post(self, path: str, body: Json, *, key: str | None = None, repeatable: bool = False) -> Json:
-        """Change something. What is `repeatable`, by itself or by a `key`, is tried once more, as reading is.
+        """Change something. What is `repeatable`, by itself or by a `key`, is tried again, as reading is.
 
         Raises:
             OnwardError: As `get`.
@@ -147,26 +149,24 @@ class Client:
         headers: dict[str, str],
         *,
         again: bool,
+        tries: int = TRIES,
     ) -> Json:
         try:
             return self._once(method, path, body, headers)
-        except DOWN as error:  # it has reached nobody, so that it can be said again, whatever it is
-            keeper = keeper_at_work(self.path)
-            if keeper is not None and self.kept_s:
-                say(f"waiting for the daemon, which its keeper (pid {keeper.pid}) starts again")
-                self._await_daemon(self.kept_s)
-            elif isinstance(error, FileNotFoundError):
-                raise self._unreachable(error) from error
-            else:
-                self._await_daemon(REFUSED_S)
-        except GONE as error:
-            if not again:
-                raise self._unreachable(error) from error
-            self._await_daemon(GONE_S)
-        try:
-            return self._once(method, path, body, headers)
         except (*DOWN, *GONE) as error:
-            raise self._unreachable(error) from error
+            may_repeat = again or isinstance(error, DOWN)  # then nobody was reached
+            if tries == 1 or not may_repeat or not self._await_daemon(self._patience_s(error)):
+                raise self._unreachable(error) from error
+        return self._request(method, path, body, headers, again=again, tries=tries - 1)
+
+    def _patience_s(self, error: Exception) -> float:
+        if isinstance(error, GONE):
+            return GONE_S
+        keeper = keeper_at_work(self.path) if self.kept_s else None
+        if keeper is not None:
+            say(f"waiting for the daemon, which its keeper (pid {keeper.pid}) starts again")
+            return self.kept_s
+        return 0.0 if isinstance(error, FileNotFoundError) else REFUSED_S
 
     def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Json:
         connection = _Connection(self.path, self.timeout_s)
@@ -201,10 +201,14 @@ class Client:
                 return False
             return True
 
-    def _await_daemon(self, patience_s: float) -> None:
+    def _await_daemon(self, patience_s: float) -> bool:
+        """Wait until somebody listens; False if nobody does after that time."""
         end = time.monotonic() + patience_s
-        while time.monotonic() < end and not self.is_up():
+        while time.monotonic() < end:
+            if self.is_up():
+                return True
             time.sleep(_PAUSE_S)
+        return False
 
     def _unreachable(self, error: Exception) -> Unreachable:
         keeper = keeper_at_work(self.path) if isinstance(error, DOWN) else None
