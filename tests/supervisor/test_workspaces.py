@@ -24,7 +24,7 @@ SLOW = {"text": "Done.", "delay_s": 1000}
 
 @pytest.fixture
 def mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadMount]:
-    monkeypatch.setattr(workspaces, "ANSWER_S", 0.3)
+    monkeypatch.setattr(workspaces, "ANSWER_S", 2.0)  # a loaded machine is no dead one
     path = tmp_path / "mount"
     path.mkdir()
     mount = DeadMount(path)
