@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from onward.core.daemon_facts import ELSEWHERE
 from onward.processes.identity import start_ticks
 from onward.recovery import Inspection, inspect, inspect_all
 from onward.store import lock
+from onward.store.directory import machine_id
 from onward.store.lock import this_process
 from tests.core import journals as j
-from tests.core.journals import use
+from tests.core.journals import Json, use
 from tests.recovery.runs import put, tree
 
 AT_WORK = [j.started(), j.claimed(), j.inferring()]
@@ -251,3 +253,18 @@ def test_a_directory_of_runs_is_inspected_run_by_run(tmp_path: Path) -> None:
 def test_what_on_restart_would_do_is_said(on_restart: str, tmp_path: Path) -> None:
     run = put(tmp_path, [j.started(on_restart=on_restart), *AT_WORK[1:]])
     assert "(on_restart)" in inspect(run).detail
+
+
+def claimed_in(runs: Path) -> Json:
+    return j.claimed() | {"machine_id": machine_id(), "runs_inode": runs.stat().st_ino}
+
+
+def test_what_a_daemon_would_hold_back_is_said(tmp_path: Path) -> None:
+    """A run that was worked on elsewhere; and all of them, where somebody asked for it."""
+    stays = put(tmp_path, [j.started(), claimed_in(tmp_path), j.inferring()])
+    assert (inspect(stays).held, inspect(stays).revivable) == (None, True)
+    copied = put(tmp_path / "a copy", AT_WORK)
+    assert inspect(copied).held == ELSEWHERE
+    (tmp_path / "HOLD").write_text("an upgrade\n")
+    assert inspect(stays).held == "an upgrade"
+    assert [found.held for found in inspect_all(tmp_path)] == ["an upgrade"]

@@ -90,18 +90,19 @@ def _row(found: Inspection) -> list[str]:
 
 def _goes_on(found: Inspection) -> str:
     if found.revivable:
-        return "yes"
+        return "yes" if found.held is None else "once released"
     return "by hand" if found.by_hand else _MEANWHILE.get(found.reason, "no")
 
 
 def _detail(found: Inspection) -> str:
     healed = [f"damaged at byte {place.offset}, healed" for place in found.damage[:1] if found.reason != "damaged"]
     torn = ["its torn end would be set aside"] if found.torn else []
-    return "; ".join(filter(None, [found.detail, *healed, *torn])) or "-"
+    held = [f"held: {found.held}"] if found.held else []
+    return "; ".join(filter(None, [found.detail, *held, *healed, *torn])) or "-"
 
 
 def _tone(found: Inspection) -> str:
-    return "good" if found.revivable else "warn" if found.by_hand else "dim"
+    return "good" if found.revivable and found.held is None else "warn" if found.by_hand else "dim"
 
 
 def _calls(found: Inspection) -> str:
@@ -116,6 +117,7 @@ def _show(found: Inspection) -> None:
         "goes on": paint(_goes_on(found), _tone(found)) + revive,
         "reason": line(found.reason),
         "detail": line(found.detail, 400),
+        "held": line(f"{found.held} (onward release {found.run_id})", 400) if found.held else "",
         "status": line(found.status),
         "turns": str(found.turns) if found.status else "",
         "revived": f"{found.revivals} times since a human last did" if found.revivals else "",

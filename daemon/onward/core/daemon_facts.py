@@ -99,6 +99,8 @@ class StartDecision:
 
 
 COPY, LOOP = "copy", "crash-loop"
+ELSEWHERE = "it was worked on in another place: this is a copy, or a restored backup"
+"""Why a run is held that did not come to work here before."""
 
 
 def decide_start(facts: DaemonFacts, *, here: Place, boot_id: str, now: str) -> StartDecision:

@@ -20,6 +20,7 @@ class Inspection:
     revival-cap (all not revivable), interrupted, continues (revivable). `revivable` says whether a daemon that starts
     goes on with it, `by_hand` whether a human's revive does. `calls` says of each unsettled call how it would be
     settled; `adopted` stands for one whose process is still alive. `damage` and `torn` say where the journal is bad.
+    `held` is why a daemon would let it wait for `onward release` before it goes on.
     """
 
     run_id: str
@@ -34,6 +35,7 @@ class Inspection:
     calls: dict[str, str] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     torn: str | None = None
+    held: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

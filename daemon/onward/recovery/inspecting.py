@@ -3,11 +3,11 @@
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from onward.core.daemon_facts import decide_start, fold_facts
+from onward.core.daemon_facts import ELSEWHERE, DaemonFacts, Place, decide_start, fold_facts, is_copy
 from onward.core.fold import NewerRecord
 from onward.core.ids import is_run_id
 from onward.core.inspection import Inspection, judge, unread, unusable
@@ -23,10 +23,26 @@ from onward.processes.identity import boot_id
 from onward.recovery.evidence import look_at_all
 from onward.recovery.recover import policy_for
 from onward.store import disk, lock, rundir
-from onward.store.directory import LOCK
+from onward.store.directory import LOCK, hold_in, machine_id
 from onward.store.facts import read_facts
 
 Target = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What a directory of runs says of those in it: `aside` are not even read, and why; `held` holds all others."""
+
+    aside: Mapping[str, str] = field(default_factory=dict)
+    held: str | None = None
+    here: Place = ("", 0)
+    facts: DaemonFacts = field(default_factory=DaemonFacts)
+
+    def holds(self, state: RunState) -> str | None:
+        """Return why a run would wait for its release."""
+        if self.held is not None and not self.facts.passes_hold(state.run_id, self.here):
+            return self.held
+        return ELSEWHERE if is_copy(state, self.here, self.facts) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +64,13 @@ def inspect(path: Target, max_revivals: int | None = None) -> Inspection:
     return _answer(path, max_revivals, None)
 
 
-def _answer(path: Target, max_revivals: int | None, aside: Mapping[str, str] | None) -> Inspection:
+def _answer(path: Target, max_revivals: int | None, known: Around | None) -> Inspection:
     try:
         whole = run_path(path)
-        found = set_aside(whole.parent) if aside is None else aside
-        if whole.name in found and _is_dir(whole):
-            return unread(whole.name, found[whole.name], cap=max_revivals)
-        return _inspect(whole, max_revivals, LauncherSpawner())
+        around = look_around(whole.parent) if known is None else known
+        if whole.name in around.aside and _is_dir(whole):
+            return unread(whole.name, around.aside[whole.name], cap=max_revivals)
+        return _inspect(whole, max_revivals, LauncherSpawner(), around)
     except NotAJournal as error:
         return unusable(_name(path), "damaged", str(error))
     except NewerRecord as error:
@@ -74,8 +90,8 @@ def inspect_all(path: Target, max_revivals: int | None = None) -> list[Inspectio
         if _is_run(path):
             return [inspect(path, max_revivals)]
         names = _runs_in(path)
-        aside = set_aside(Path(os.path.realpath(path))) if names else {}
-        return [_answer(os.path.join(path, name), max_revivals, aside) for name in names]
+        around = look_around(Path(os.path.realpath(path))) if names else None
+        return [_answer(os.path.join(path, name), max_revivals, around) for name in names]
     except (OSError, ValueError, TypeError):
         return [inspect(path, max_revivals)]
 
@@ -86,22 +102,24 @@ def run_path(path: Target) -> Path:
     return Path(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
 
 
-def set_aside(runs_dir: Path) -> Mapping[str, str]:
-    """Return the runs that a daemon would not even read, because one died with them in hand, and why. Blocks."""
+def look_around(runs_dir: Path) -> Around:
+    """Return what a daemon would make of this directory before it reads a run in it. Blocks."""
     try:
         runs_fd = disk.open_dir(str(runs_dir))
     except OnwardError:
-        return {}
+        return Around()
     try:
         facts = fold_facts(read_facts(runs_fd))
+        asked, here = hold_in(runs_fd), (machine_id(), os.fstat(runs_fd).st_ino)
     except (OnwardError, OSError):
-        return {}
+        return Around()
     finally:
         os.close(runs_fd)
-    if lock.holder_of(str(runs_dir / LOCK)) is not None:
-        return facts.suspended  # what its daemon has in hand did not end it
-    home = facts.home or ("", 0)
-    return facts.suspended | decide_start(facts, here=home, boot_id=boot_id(), now=stamp(datetime.now(UTC))).blamed
+    aside, held = facts.suspended, asked
+    if lock.holder_of(str(runs_dir / LOCK)) is None:  # else: what its daemon has in hand did not end it
+        decided = decide_start(facts, here=here, boot_id=boot_id(), now=stamp(datetime.now(UTC)))
+        aside, held = aside | decided.blamed, asked if decided.held is None else decided.reason
+    return Around(aside=aside, held=held, here=here, facts=facts)
 
 
 def look(path: Path) -> Looked:
@@ -122,7 +140,7 @@ def look(path: Path) -> Looked:
     return Looked(replay=replay, loss=loss, live=_is_live(replay.state, path.parent / LOCK))
 
 
-def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner) -> Inspection:
+def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner, around: Around) -> Inspection:
     if not _is_dir(path):
         return unusable(path.name, "unreadable", _why_not(path))
     looked = look(path)
@@ -132,7 +150,7 @@ def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner) -> I
     if max_revivals is not None:
         policy = replace(policy, max_revivals=None)  # the asker's cap stands in its place
     decided = plan(state, evidence, policy, loss=looked.loss)
-    return judge(
+    found = judge(
         path.name,
         state,
         decided,
@@ -141,6 +159,7 @@ def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner) -> I
         cap=max_revivals,
         torn=looked.replay.torn,
     )
+    return replace(found, held=around.holds(state)) if found.revivable else found
 
 
 def _is_live(state: RunState, lock_path: Path) -> bool:

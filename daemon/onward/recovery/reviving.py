@@ -16,7 +16,7 @@ from onward.core.replay import NotAJournal
 from onward.errors import BadRequest, NotFound, OnwardError, Refused, StoreError
 from onward.processes.identity import boot_id, start_ticks
 from onward.processes.users import user_name
-from onward.recovery.inspecting import Target, inspect, run_path, set_aside
+from onward.recovery.inspecting import Target, inspect, look_around, run_path
 from onward.store.clock import SystemClock
 from onward.store.filestore import FileStore, open_for_one_act
 from onward.store.lock import Holder, this_process
@@ -59,7 +59,9 @@ def revive(
     try:
         holder = this_process(boot_id(), start_ticks(os.getpid()) or 0)
         whole = run_path(target)
-        return anyio.run(_revive, holder, whole, set_aside(whole.parent), max_revivals, by or user_name(os.getuid()))
+        return anyio.run(
+            _revive, holder, whole, look_around(whole.parent).aside, max_revivals, by or user_name(os.getuid())
+        )
     except Refused as error:
         return _not(target, "live", str(error))
     except NotAJournal as error:

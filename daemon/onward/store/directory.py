@@ -57,7 +57,7 @@ def make_ready(path: Path, holder: lock.Holder, *, allow_network_fs: bool) -> Op
         undo.callback(held.release)
         fd = disk.open_dir(str(path))
         undo.callback(os.close, fd)
-        opened = Opened(path=path, fd=fd, held=held, instance=_instance(fd), machine_id=_machine_id())
+        opened = Opened(path=path, fd=fd, held=held, instance=_instance(fd), machine_id=machine_id())
         undo.pop_all()
     return opened
 
@@ -112,7 +112,7 @@ def _instance(fd: int) -> str:
     return text if _INSTANCE.fullmatch(text) else new_instance(fd)
 
 
-def _machine_id() -> str:
+def machine_id() -> str:
     """Return the id of this machine; empty in a container, which gets another one whenever it is made anew."""
     if any(os.path.exists(mark) for mark in CONTAINERS):
         return ""

@@ -18,9 +18,6 @@ from onward.errors import BadRequest, NotFound
 from onward.native.run import NativeRun
 from onward.supervisor.live import LiveRun
 
-ELSEWHERE = "it was worked on in another place: this is a copy, or a restored backup"
-"""Why a run is held that did not come to work here before."""
-
 
 @dataclass(slots=True)
 class Loaded:

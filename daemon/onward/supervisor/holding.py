@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from onward.core.daemon_facts import COPY, StartDecision
+from onward.core.daemon_facts import COPY, ELSEWHERE, StartDecision
 from onward.core.records import Json
 from onward.core.text import clean
 from onward.ports.store import RunStore
 from onward.supervisor.admission import Admission
 from onward.supervisor.daemon_log import DaemonLog
-from onward.supervisor.entries import ELSEWHERE, Entry
+from onward.supervisor.entries import Entry
 from onward.supervisor.hold import Hold
 
 log = structlog.get_logger()

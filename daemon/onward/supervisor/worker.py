@@ -10,7 +10,7 @@ from random import Random
 import anyio
 import structlog
 
-from onward.core.daemon_facts import is_copy, was_elsewhere
+from onward.core.daemon_facts import ELSEWHERE, is_copy, was_elsewhere
 from onward.core.fold import NewerRecord
 from onward.core.plan import Verdict
 from onward.core.records import RunParked, RunQuarantined, RunResumed
@@ -32,7 +32,7 @@ from onward.ports.tool import Tool
 from onward.recovery.recover import Claimant, recover
 from onward.supervisor.daemon_log import DaemonLog
 from onward.supervisor.drain import Drain
-from onward.supervisor.entries import ELSEWHERE, Entry, Loaded
+from onward.supervisor.entries import Entry, Loaded
 from onward.supervisor.hold import Hold
 from onward.supervisor.live import LiveRun
 from onward.supervisor.models import Models
