@@ -12,8 +12,9 @@ from onward.errors import BadRequest, NotFound
 _HEADER = ("RUN", "GOES ON", "REASON", "STATUS", "TURNS", "REVIVED", "CALLS IN FLIGHT", "DETAIL")
 _MEANWHILE = {"waiting": "on answer", "live": "at work"}
 _LEGEND = """
-GOES ON: yes, when a daemon starts; by hand, with `onward revive RUN`; on answer, when a human gives it; no, there is
-nothing to bring back. CALLS IN FLIGHT: how each would be settled; none is ever run again."""
+GOES ON: yes, when a daemon starts; once released, with `onward release RUN`; by hand, with `onward revive RUN`; on
+answer, when a human gives it; no, there is nothing to bring back.
+CALLS IN FLIGHT: how each would be settled; none is ever run again."""
 
 
 def inspect(target: str, *, max_revivals: int | None, as_json: bool) -> int:

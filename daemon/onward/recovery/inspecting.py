@@ -15,6 +15,7 @@ from onward.core.plan import lost_records, plan
 from onward.core.replay import NotAJournal, Replay
 from onward.core.state import RunState
 from onward.core.status import Status
+from onward.core.step import may_enter
 from onward.core.times import stamp
 from onward.errors import OnwardError
 from onward.ports.process import ProcessSpawner
@@ -159,7 +160,8 @@ def _inspect(path: Path, max_revivals: int | None, spawner: ProcessSpawner, arou
         cap=max_revivals,
         torn=looked.replay.torn,
     )
-    return replace(found, held=around.holds(state)) if found.revivable else found
+    enters = not looked.live and may_enter(state, stamp(datetime.now(UTC)))
+    return replace(found, held=around.holds(state)) if enters else found
 
 
 def _is_live(state: RunState, lock_path: Path) -> bool:
