@@ -1,7 +1,9 @@
 """Every failure is one clear line on stderr and the exit code of the design; never a traceback."""
 
 import json
+import os
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ import pytest
 from onward.cli.client import Client
 from onward.errors import Unreachable
 from tests.cli.serving import Cli, Daemon
+from tests.support import until
 
 
 @pytest.mark.parametrize("args", [["ps"], ["show", "worker-1"], ["logs", "worker-1"], ["wait", "worker-1"]])
@@ -125,3 +128,19 @@ def test_help_needs_no_daemon(args: list[str], cli: Cli) -> None:
     shown = cli(*args)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "Usage: " in shown.stdout
+
+
+CLOSED = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+
+
+def test_closed_streams_are_no_error(cli: Cli) -> None:
+    closed = subprocess.run([*CLOSED, *cli.argv("ps")], env=cli.environment(), cwd=cli.home, timeout=60)
+    assert closed.returncode == 7
+
+
+def test_a_daemon_with_closed_streams_gives_their_numbers_to_no_file_of_its_own(cli: Cli) -> None:
+    with subprocess.Popen([*CLOSED, *cli.argv("daemon")], env=cli.environment(), cwd=cli.home) as daemon:
+        until(lambda: cli("status").returncode == 0)
+        assert {os.readlink(f"/proc/{daemon.pid}/fd/{number}") for number in range(3)} == {os.devnull}
+        assert cli("down").returncode == 0
+        assert daemon.wait(60) == 0

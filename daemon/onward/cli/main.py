@@ -12,11 +12,24 @@ from onward.cli.command import AsJson, Run, app, verb
 
 def main() -> NoReturn:
     """Run the command line; every way out is an exit code."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
     app()
     sys.exit(0)  # not reached: typer exits
+
+
+def _open_streams() -> None:
+    """Open what is closed of the standard streams: else a journal could get the number of one, and what it is told."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115  # as long as the process lives
+            setattr(sys, name, stream)
 
 
 @app.command()
