@@ -160,11 +160,18 @@ def test_a_runs_directory_on_a_network_file_system(home: Path, monkeypatch: pyte
     assert "lies on nfs4" in only(belongings.runs_directory, "warn").text
 
 
+@pytest.mark.parametrize("made", [True, False])
 @pytest.mark.parametrize(
     ("room", "text"),
     [({"f_bavail": 10}, "0 MiB left"), ({"f_favail": 3}, "3 inodes left"), ({"f_bavail": 10, "f_favail": 3}, "left")],
 )
-def test_a_runs_directory_without_room(room: dict[str, int], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runs_directory_without_room(
+    room: dict[str, int], text: str, made: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first daemon has made it, too."""
+    if not made:
+        (home / "runs").rmdir()
+
     class Room:
         f_bavail, f_frsize, f_files, f_favail = 1 << 30, 4096, 1 << 20, 1 << 20
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from onward.cli.client import Client
+from onward.cli.control import last_words
 from onward.errors import Unreachable
 from tests.cli.serving import Cli, Daemon
 from tests.support import until
@@ -40,6 +41,15 @@ def test_a_socket_that_nobody_answers_is_no_daemon(cli: Cli) -> None:
 def test_down_without_a_daemon_is_done(cli: Cli) -> None:
     shown = cli("down")
     assert (shown.returncode, shown.stderr) == (0, "no daemon runs\n")
+
+
+def test_a_daemon_that_could_not_even_write_its_log(tmp_path: Path) -> None:
+    """As on a full disk: what is said does not end in nothing."""
+    log = tmp_path / "daemon.log"
+    log.touch()
+    said = last_words(log, 1)
+    assert said.startswith("the daemon ended with exit code 1 before it was ready")
+    assert "`onward doctor`" in said
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def runs_directory(installation: Installation) -> Iterator[Finding]:
     """Where journals are written: ours, private, local, with space."""
     path = installation.places.runs_dir
     if not path.exists():
-        yield from _to_be_made(path)
+        yield from _to_be_made(installation)
         return
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
@@ -82,14 +82,15 @@ def runs_directory(installation: Installation) -> Iterator[Finding]:
     yield from faults or [Finding("ok", f"the runs are in {path}")]
 
 
-def _to_be_made(path: Path) -> Iterator[Finding]:
+def _to_be_made(installation: Installation) -> Iterator[Finding]:
+    path = installation.places.runs_dir
     above = existing(path)
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         yield Finding(
             "fail", f"{path} is not there and cannot be made: {above} is not writable", "make it, or change runs_dir"
         )
     else:
-        yield Finding("ok", f"{path} is not there yet; the first daemon makes it")
+        yield from list(_room(above)) or [Finding("ok", f"{path} is not there yet; the first daemon makes it")]
 
 
 def _owner(path: Path, found: os.stat_result) -> Iterator[Finding]:

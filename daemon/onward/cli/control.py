@@ -113,11 +113,11 @@ def _started(end: float) -> Client:
         if client.is_up() and _is_ready(client):
             return client
         if code not in (None, ANOTHER):
-            raise DidNotStart(_last_words(log, code), code if code > 0 else 1)
+            raise DidNotStart(last_words(log, code), code if code > 0 else 1)
         keeper = keeper_at_work(socket)
         if keeper is not None and (before is None or keeper.pid != before.pid) and keeper.restarts > 1:
             said = f"{keeper.last_end}; it is tried again, and `onward down` ends that"
-            raise DidNotStart(f"{said}\n{_last_words(log, None)}", 1)
+            raise DidNotStart(f"{said}\n{last_words(log, None)}", 1)
         if keeper is None and (child is None or code == ANOTHER):
             child = _spawn(log, socket)  # again where it met another's keeper, which ended with its daemon
         _pause(client, end)
@@ -137,11 +137,14 @@ def _is_ready(client: Client) -> bool:
     return True
 
 
-def _last_words(log: Path, code: int | None) -> str:
+def last_words(log: Path, code: int | None) -> str:
+    """Say how a daemon ended that was not ready yet (`code` None: somehow), and what it last wrote to its log."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
         lines = file.read().decode("utf-8", "replace").splitlines()[-LOG_LINES:]
     how = "ended" if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if not lines:
+        return f"the daemon {how} before it was ready, and could say nothing in its log ({log}); ask `onward doctor`"
     return "\n".join([f"the daemon {how} before it was ready. Its log ({log}) ends with:", *lines])
 
 
