@@ -43,6 +43,18 @@ def test_down_without_a_daemon_is_done(cli: Cli) -> None:
     assert (shown.returncode, shown.stderr) == (0, "no daemon runs\n")
 
 
+def test_a_change_that_is_not_answered_may_still_be_done(cli: Cli) -> None:
+    """The disk of the daemon is full, say, and what it was told waits: it must not sound as if nothing would come."""
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(cli.socket))
+        silent.listen()
+        client = Client(cli.socket, timeout_s=0.1, kept_s=0.0)
+        with pytest.raises(Unreachable, match="may still be done"):
+            client.post("/v1/runs/worker-1/messages", {"text": "hi"})
+        with pytest.raises(Unreachable, match=r"does not answer within 0 s$"):
+            client.get("/v1/runs")
+
+
 def test_a_daemon_that_could_not_even_write_its_log(tmp_path: Path) -> None:
     """As on a full disk: what is said does not end in nothing."""
     log = tmp_path / "daemon.log"

@@ -175,7 +175,10 @@ class Client:
             response = connection.getresponse()
             text = response.read()
         except TimeoutError:
-            raise Unreachable(f"the daemon at {self.path} does not answer within {self.timeout_s:.0f} s") from None
+            late = "" if method == "GET" else "; what was asked may still be done, as when its disk has space again"
+            raise Unreachable(
+                f"the daemon at {self.path} does not answer within {self.timeout_s:.0f} s{late}"
+            ) from None
         except PermissionError:
             raise Unreachable(f"the daemon at {self.path} belongs to another user") from None
         except (*DOWN, *GONE):
