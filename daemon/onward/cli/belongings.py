@@ -71,7 +71,7 @@ def runs_directory(installation: Installation) -> Iterator[Finding]:
     """Where journals are written: ours, private, local, with space."""
     path = installation.places.runs_dir
     if not path.exists():
-        yield from _to_be_made(installation)
+        yield from _to_be_made(path)
         return
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
@@ -82,8 +82,7 @@ def runs_directory(installation: Installation) -> Iterator[Finding]:
     yield from faults or [Finding("ok", f"the runs are in {path}")]
 
 
-def _to_be_made(installation: Installation) -> Iterator[Finding]:
-    path = installation.places.runs_dir
+def _to_be_made(path: Path) -> Iterator[Finding]:
     above = existing(path)
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         yield Finding(
